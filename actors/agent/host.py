@@ -1,0 +1,121 @@
+"""What a run asks of its owner: the door between the agent loop and the actor it works for.
+
+The loop knows no journal, no mailbox and no session. It is given a :class:`RunHost` and tells it what happens. A
+session actor, a squad task and a test each bring their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
+
+from actors.agent.messages import RunEvent
+from actors.models.provider import Message, Part, ToolCall
+from actors.tools.policy import Rules, SafetyMode
+from actors.tools.tool import Definition, Elicitation, ElicitationReply
+
+JSON = Any
+
+
+class Incoming(Struct, frozen=True):
+    """A steering or follow-up message taken from its queue."""
+
+    content: str
+    parts: tuple[Part, ...] = ()
+    client_id: str = ""
+
+
+class Decision(Struct, frozen=True):
+    """The answer to one approval. ``arguments`` replaces the call's arguments when a person or hook changed them."""
+
+    verdict: Literal["approved", "rejected", "expired", "cancelled"]
+    reason: str = ""
+    arguments: Mapping[str, JSON] | None = None
+
+
+class LivePolicy(Struct, frozen=True):
+    """The session's safety mode and rules at this instant; read again for each call, so that changes are live."""
+
+    mode: SafetyMode
+    rules: Rules
+    interactive: bool = True
+
+
+class RunFacts(Struct, frozen=True, kw_only=True):
+    """What does not change during a run."""
+
+    session_id: str
+    run_id: str
+    working_dir: Path
+    data_dir: Path
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class RunHost(Protocol):
+    """The owner's side of a run. One per conversation: a sub-session gets its own from :meth:`open_child`."""
+
+    facts: RunFacts
+
+    def emit(self, event: RunEvent) -> None:
+        """Publish an event whose loss in a crash would not falsify the history (deltas, announcements)."""
+        ...
+
+    async def commit(self, *events: RunEvent) -> None:
+        """Record events; on return they and everything emitted before them are on disk, then published.
+
+        Raises:
+            JournalUnavailable: the disk failed; the run cannot go on.
+        """
+        ...
+
+    def history(self) -> Sequence[Message]:
+        """Return the conversation for the next prompt: summary first, pairs repaired, no system text."""
+        ...
+
+    def new_message_id(self) -> int: ...
+
+    def policy(self) -> LivePolicy: ...
+
+    async def approve(
+        self, agent: str, call: ToolCall, definition: Definition, metadata: Mapping[str, str]
+    ) -> Decision:
+        """Ask a person about one call and wait. One request is visible at a time; others wait their turn, and a call
+        that has meanwhile become allowed by :meth:`policy` is the caller's to check again after its turn came.
+
+        Cancellation: the request is closed as cancelled by the owner.
+        """
+        ...
+
+    async def continue_past_limit(self, agent: str, limit: int) -> bool:
+        """Announce that ``limit`` model calls were made and wait for a person to allow ten more (contract 1.8)."""
+        ...
+
+    async def elicit(self, agent: str, call_id: str, question: Elicitation) -> ElicitationReply: ...
+
+    def take_steering(self) -> Sequence[Incoming]:
+        """Remove and return every queued steering message."""
+        ...
+
+    def take_follow_up(self) -> Incoming | None:
+        """Remove and return the next follow-up, if any."""
+        ...
+
+    def model_override(self, agent: str) -> str:
+        """The session's ``provider/model`` for this agent, or empty."""
+        ...
+
+    def cost(self) -> float:
+        """USD spent by the session so far, sub-sessions included."""
+        ...
+
+    def context_tokens(self) -> int:
+        """Prompt plus output tokens of the last model call; 0 before the first."""
+        ...
+
+    def open_child(self, title: str, *, interactive: bool = True) -> RunHost:
+        """Open a sub-session: its events carry its own id and flow on this session's stream."""
+        ...
