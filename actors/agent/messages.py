@@ -87,9 +87,13 @@ class UserMessageAdded(Event, frozen=True, tag="user_message_added"):
 
 
 class RunStarted(Event, frozen=True, tag="run_started"):
-    """A run began; exactly one ``RunEnded`` of the same ``session`` follows, also after a crash."""
+    """A run began; exactly one ``RunEnded`` of the same ``session`` follows, also after a crash.
+
+    ``owner`` names the process that runs it, for others on the same journal.
+    """
 
     run_id: str = ""
+    owner: str = ""
 
 
 class RunEnded(Event, frozen=True, tag="run_ended"):

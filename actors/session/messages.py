@@ -94,10 +94,14 @@ class PermissionsChanged(Event, frozen=True, tag="permissions_changed"):
 
 
 class SafetyPolicyChanged(Event, frozen=True, tag="safety_policy_changed"):
-    """The safety mode changed; ``prior`` is what toggling YOLO off goes back to."""
+    """The safety mode changed; ``prior`` is what toggling YOLO off goes back to.
+
+    ``by_author``: it is the agent author's default, which a client's own choice always replaces.
+    """
 
     safety_policy: SafetyPolicy = ""
     prior: SafetyPolicy = ""
+    by_author: bool = False
 
 
 class ModelOverridden(Event, frozen=True, tag="model_overridden"):
@@ -131,6 +135,7 @@ class FollowUpQueued(Event, frozen=True, tag="followup_queued"):
     content: str = ""
     parts: tuple[Part, ...] = ()
     item_id: str = ""
+    idempotency_key: str = ""
 
 
 class SteerQueued(Event, frozen=True, tag="steer_queued"):
@@ -155,12 +160,18 @@ class TokensSet(Event, frozen=True, tag="tokens_set"):
     cost: float | None = None
 
 
+class SubSessionStarted(Event, frozen=True, tag="sub_session_started"):
+    """A delegated session began; ``agent`` works in it and ``session`` is its parent."""
+
+    sub_session: str = ""
+    title: str = ""
+    interactive: bool = True
+
+
 class SubSessionCompleted(Event, frozen=True, tag="sub_session_completed"):
     """A delegated session finished; its history is part of the parent's."""
 
     sub_session: str = ""
-    parent_session: str = ""
-    title: str = ""
 
 
 class PlanChanged(Event, frozen=True, tag="plan_changed"):
@@ -191,6 +202,7 @@ SessionEvent = (
     | SteerQueued
     | Starred
     | TokensSet
+    | SubSessionStarted
     | SubSessionCompleted
     | PlanChanged
     | SessionDeleted
@@ -229,6 +241,16 @@ class QueueAccepted(Struct, frozen=True):
     duplicate: bool = False
 
 
+class SubSessionView(Struct, frozen=True):
+    """A delegated conversation inside a session; its messages carry its id."""
+
+    id: str
+    parent: str
+    title: str
+    agent: str
+    created_at: float
+
+
 class SessionView(Struct, frozen=True, kw_only=True):
     """A session as of ``seq``: metadata and the flat history."""
 
@@ -252,6 +274,7 @@ class SessionView(Struct, frozen=True, kw_only=True):
     custom_models: tuple[str, ...] = ()
     steer_depth: int = 0
     followup_depth: int = 0
+    subs: tuple[SubSessionView, ...] = ()
 
 
 class CreateSession(Request[SessionView], frozen=True, kw_only=True):

@@ -1,0 +1,356 @@
+"""A session as the fold of its stream's events. Pure: no clock, no ids, no I/O; the same events give the same state.
+
+The fold works in place, because a conversation grows by one event at a time and is read far more often than copied.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import assert_never
+
+import msgspec
+from msgspec import Struct, field
+
+from actors.agent import messages as run
+from actors.agent.transcript import Transcript
+from actors.session import messages as ev
+from actors.session.codec import Numbered
+from actors.session.messages import HistoryMessage, SessionView, Template
+
+STEER_CAPACITY = 5
+FOLLOW_UP_CAPACITY = 20
+KEYS_REMEMBERED = 256
+
+
+class Queued(Struct, frozen=True):
+    """A steering or follow-up message waiting for its turn."""
+
+    item_id: str
+    input: ev.UserInput
+
+
+class SubSession(Struct, frozen=True):
+    """A delegated conversation inside this session."""
+
+    id: str
+    parent: str
+    title: str
+    agent: str
+    created_at: float
+    completed: bool = False
+
+
+class OpenRun(Struct, frozen=True):
+    """The run going on: begun in the log and not ended."""
+
+    run_id: str
+    owner: str
+    started_at: float
+
+
+class SessionState(Struct):
+    """Everything a session actor knows. Built only by :meth:`evolve`."""
+
+    id: str
+    exists: bool = False
+    deleted: bool = False
+    seq: int = 0
+    created_at: float = 0.0
+    template: Template = field(default_factory=Template)
+    title: str = ""
+    safety_policy: ev.SafetyPolicy = ""
+    safety_chosen: bool = False
+    prior_policy: ev.SafetyPolicy = ""
+    permissions: ev.PermissionRules | None = None
+    model_overrides: dict[str, str] = field(default_factory=dict[str, str])
+    custom_models: list[str] = field(default_factory=list[str])
+    starred: bool = False
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    source: str = ""
+    agent: str = ""
+    messages: list[HistoryMessage] = field(default_factory=list[HistoryMessage])
+    last_message_id: int = 0
+    subs: dict[str, SubSession] = field(default_factory=dict[str, SubSession])
+    run: OpenRun | None = None
+    steering: list[Queued] = field(default_factory=list[Queued])
+    follow_ups: list[Queued] = field(default_factory=list[Queued])
+    keys: OrderedDict[str, None] = field(default_factory=lambda: OrderedDict[str, None]())
+    approvals: dict[str, run.ApprovalRequested] = field(default_factory=dict[str, run.ApprovalRequested])
+    elicitations: dict[str, run.ElicitationRequested] = field(default_factory=dict[str, run.ElicitationRequested])
+    limit: run.IterationLimitReached | None = None
+    transcripts: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
+
+    def transcript(self, session: str = "") -> Transcript:
+        """Return the conversation of the session itself (empty name) or of one of its sub-sessions."""
+        found = self.transcripts.get(session)
+        if found is None:
+            found = self.transcripts[session] = Transcript()
+        return found
+
+    def new_message_id(self) -> int:
+        """Return the next message id, unique within this session and its sub-sessions."""
+        self.last_message_id += 1
+        return self.last_message_id
+
+    def find_message(self, message_id: int) -> HistoryMessage | None:
+        """Return the message with this id, if any."""
+        return next((message for message in self.messages if message.id == message_id), None)
+
+    def evolve(self, item: Numbered) -> None:
+        """Fold one event in."""
+        self.seq = item.seq
+        event = item.event
+        if isinstance(event, ev.SessionCreated):
+            self._create(event, item.at)
+            return
+        self.transcript(event.session).evolve(event)
+        self._fold(event, item.at)
+
+    def _create(self, event: ev.SessionCreated, at: float) -> None:
+        template = event.template
+        self.exists = True
+        self.created_at = at
+        self.template = template
+        self.title = template.title
+        self.safety_policy = template.safety_policy
+        self.safety_chosen = bool(template.safety_policy)
+        self.permissions = template.permissions
+        self.model_overrides = dict(template.agent_model_overrides)
+        self.custom_models = list(template.custom_models_used)
+        for message in event.history:
+            self._add(message)
+
+    def _add(self, message: HistoryMessage) -> None:
+        self.messages.append(message)
+        self.last_message_id = max(self.last_message_id, message.id)
+        self.transcript(message.session).append(as_message_event(message))
+        self.cost += message.cost
+
+    def _fold(self, event: ev.SessionEvent, at: float) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm an event
+        match event:
+            case run.UserMessageAdded():
+                self._user_message(event, at)
+            case run.AssistantMessageAdded():
+                self._assistant_message(event, at)
+            case run.ToolMessageAdded():
+                self._tool_message(event, at)
+            case run.RunStarted():
+                if not event.session:
+                    self.run = OpenRun(event.run_id, event.owner, at)
+            case run.RunEnded():
+                if not event.session:
+                    self._end_run()
+            case run.StepStarted():
+                if not event.session and event.agent:
+                    self.agent = event.agent
+            case run.UsageReported():
+                if not event.session:
+                    self.input_tokens, self.output_tokens = event.context_tokens, event.output_tokens
+            case run.Summarised():
+                self.cost += event.cost
+            case run.ApprovalRequested():
+                self.approvals[event.approval_id] = event
+            case run.ApprovalDecided():
+                self.approvals.pop(event.approval_id, None)
+            case run.ElicitationRequested():
+                self.elicitations[event.elicitation_id] = event
+            case run.ElicitationAnswered():
+                self.elicitations.pop(event.elicitation_id, None)
+            case run.IterationLimitReached():
+                self.limit = event
+            case run.AgentHandedOff():
+                self.agent = event.to_agent
+            case ev.TitleChanged():
+                self.title = event.title
+            case ev.PermissionsChanged():
+                self.permissions = event.permissions
+            case ev.SafetyPolicyChanged():
+                self.safety_policy, self.prior_policy = event.safety_policy, event.prior
+                self.safety_chosen = self.safety_chosen or not event.by_author
+            case ev.ModelOverridden():
+                self._override(event)
+            case ev.MessageAppended():
+                self._add(event.message)
+            case ev.MessageReplaced():
+                self._replace(event.message)
+            case ev.AgentBound():
+                self.source, self.agent = event.source, event.agent
+            case ev.FollowUpQueued():
+                self._queue(self.follow_ups, event)
+            case ev.SteerQueued():
+                self._queue(self.steering, event)
+            case ev.Starred():
+                self.starred = event.starred
+            case ev.TokensSet():
+                self.input_tokens, self.output_tokens = event.input_tokens, event.output_tokens
+                self.cost = self.cost if event.cost is None else event.cost
+            case ev.SubSessionStarted():
+                self.subs[event.sub_session] = SubSession(
+                    event.sub_session, event.session, event.title, event.agent, at
+                )
+            case ev.SubSessionCompleted():
+                sub = self.subs.get(event.sub_session)
+                if sub is not None:
+                    self.subs[event.sub_session] = msgspec.structs.replace(sub, completed=True)
+            case ev.SessionDeleted():
+                self.deleted = True
+            case (
+                ev.SessionCreated()
+                | ev.PlanChanged()
+                | run.TeamAnnounced()
+                | run.ToolsAnnounced()
+                | run.ToolLoadingStarted()
+                | run.ToolLoadingFinished()
+                | run.StepEnded()
+                | run.TextDelta()
+                | run.ReasoningDelta()
+                | run.ToolCallDelta()
+                | run.ToolStarted()
+                | run.ToolOutput()
+                | run.ToolReturned()
+                | run.Warned()
+                | run.Failed()
+                | run.ModelFellBack()
+                | run.AgentSwitched()
+                | run.CompactionStarted()
+                | run.CompactionEnded()
+                | run.HookStarted()
+                | run.HookFinished()
+                | run.HookBlocked()
+                | run.BudgetReported()
+                | run.BudgetExceeded()
+                | run.TaskCompleted()
+            ):
+                pass
+            case _:
+                assert_never(event)
+
+    def _user_message(self, event: run.UserMessageAdded, at: float) -> None:
+        self.last_message_id = max(self.last_message_id, event.message_id)
+        self.messages.append(
+            HistoryMessage(
+                id=event.message_id,
+                role=event.role,
+                content=event.content,
+                parts=event.parts,
+                implicit=event.implicit,
+                at=at,
+                session=event.session,
+            )
+        )
+        if event.client_id:
+            self.follow_ups = [queued for queued in self.follow_ups if queued.item_id != event.client_id]
+            self.steering = [queued for queued in self.steering if queued.item_id != event.client_id]
+
+    def _assistant_message(self, event: run.AssistantMessageAdded, at: float) -> None:
+        self.last_message_id = max(self.last_message_id, event.message_id)
+        self.cost += event.cost
+        self.messages.append(
+            HistoryMessage(
+                id=event.message_id,
+                role="assistant",
+                agent=event.agent,
+                content=event.content,
+                reasoning=event.reasoning,
+                reasoning_signature=event.reasoning_signature,
+                tool_calls=event.tool_calls,
+                definitions=event.definitions,
+                usage=event.usage,
+                model=event.model,
+                cost=event.cost,
+                finish=event.finish,
+                interrupted=event.interrupted,
+                at=at,
+                session=event.session,
+            )
+        )
+
+    def _tool_message(self, event: run.ToolMessageAdded, at: float) -> None:
+        self.last_message_id = max(self.last_message_id, event.message_id)
+        self.messages.append(
+            HistoryMessage(
+                id=event.message_id,
+                role="tool",
+                agent=event.agent,
+                content=event.content,
+                tool_call_id=event.call_id,
+                is_error=event.is_error,
+                media=event.media,
+                at=at,
+                session=event.session,
+            )
+        )
+
+    def _end_run(self) -> None:
+        self.run = None
+        self.limit = None
+        self.approvals.clear()
+        self.elicitations.clear()
+
+    def _override(self, event: ev.ModelOverridden) -> None:
+        if event.model:
+            self.model_overrides[event.agent] = event.model
+            if event.custom and event.model not in self.custom_models:
+                self.custom_models.append(event.model)
+        else:
+            self.model_overrides.pop(event.agent, None)
+
+    def _replace(self, message: HistoryMessage) -> None:
+        for index, old in enumerate(self.messages):
+            if old.id == message.id:
+                self.messages[index] = message
+                break
+        sessions = {message.session for message in self.messages} | {""}
+        for session in sessions:
+            self.transcripts[session] = rebuilt = Transcript()
+            for kept in self.messages:
+                if kept.session == session:
+                    rebuilt.append(as_message_event(kept))
+
+    def _queue(self, queue: list[Queued], event: ev.FollowUpQueued | ev.SteerQueued) -> None:
+        queue.append(Queued(event.item_id, ev.UserInput(event.content, event.parts)))
+        if isinstance(event, ev.FollowUpQueued) and event.idempotency_key:
+            self.keys[event.idempotency_key] = None
+            while len(self.keys) > KEYS_REMEMBERED:
+                self.keys.popitem(last=False)
+
+    def view(self, *, streaming: bool, bound: bool) -> SessionView:
+        """Return the session as clients see it.
+
+        Args:
+            streaming: Whether a run is going on in this process.
+            bound: Whether this process has the session's agent loaded (it ran here).
+        """
+        return SessionView(
+            id=self.id,
+            template=self.template,
+            title=self.title,
+            created_at=self.created_at,
+            safety_policy=self.safety_policy,
+            permissions=self.permissions,
+            messages=tuple(self.messages),
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            cost=self.cost,
+            starred=self.starred,
+            streaming=streaming,
+            bound=bound,
+            agent=self.agent,
+            seq=self.seq,
+            run_id=self.run.run_id if self.run else "",
+            model_overrides=dict(self.model_overrides),
+            custom_models=tuple(self.custom_models),
+            steer_depth=len(self.steering),
+            followup_depth=len(self.follow_ups),
+            subs=tuple(
+                ev.SubSessionView(sub.id, sub.parent, sub.title, sub.agent, sub.created_at)
+                for sub in self.subs.values()
+            ),
+        )
+
+
+def as_message_event(message: HistoryMessage) -> ev.MessageAppended:
+    """Wrap a stored message as the event that puts it into a transcript."""
+    return ev.MessageAppended(agent=message.agent, session=message.session, message=message)
