@@ -6,7 +6,7 @@ session actor, a squad task and a test each bring their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -81,10 +81,18 @@ class RunHost(Protocol):
     def policy(self) -> LivePolicy: ...
 
     async def approve(
-        self, agent: str, call: ToolCall, definition: Definition, metadata: Mapping[str, str]
+        self,
+        agent: str,
+        call: ToolCall,
+        definition: Definition,
+        metadata: Mapping[str, str],
+        *,
+        still_needed: Callable[[], bool],
     ) -> Decision:
-        """Ask a person about one call and wait. One request is visible at a time; others wait their turn, and a call
-        that has meanwhile become allowed by :meth:`policy` is the caller's to check again after its turn came.
+        """Ask a person about one call and wait. One request is visible at a time; others wait their turn.
+
+        ``still_needed`` is asked once the call's turn has come, right before the request would become visible: a call
+        that has meanwhile become allowed (YOLO, a new rule) is approved without a prompt (contract 6.4).
 
         Cancellation: the request is closed as cancelled by the owner.
         """
@@ -116,6 +124,10 @@ class RunHost(Protocol):
         """Prompt plus output tokens of the last model call; 0 before the first."""
         ...
 
-    def open_child(self, title: str, *, interactive: bool = True) -> RunHost:
-        """Open a sub-session: its events carry its own id and flow on this session's stream."""
+    async def open_child(self, agent: str, title: str, *, interactive: bool = True) -> RunHost:
+        """Open a sub-session for ``agent``: its events carry its own id and flow on this session's stream."""
+        ...
+
+    async def close_child(self, child: RunHost) -> None:
+        """Record that the sub-session is finished."""
         ...
