@@ -1,0 +1,144 @@
+"""Framework-neutral request and reply values, shared by both doors and every handler; no I/O of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+from urllib.parse import parse_qs
+
+from msgspec import Struct
+
+JSON = Any
+Headers = tuple[tuple[str, str], ...]
+
+JSON_TYPE = "application/json"
+
+
+class Principal(Struct, frozen=True):
+    """Who asks. ``scopes`` holds the values of :class:`gateway.route.Scope` that the credential grants."""
+
+    name: str
+    scopes: frozenset[str]
+
+
+class Request:
+    """One request as a handler sees it: everything read, limited, authorised and decoded.
+
+    Attributes:
+        method: Upper-case; ``HEAD`` stays ``HEAD`` although the ``GET`` row answers it.
+        path: The path as sent, still percent-encoded, without the query.
+        query_string: The part after ``?``, undecoded.
+        headers: Lower-case names; the values of a repeated header are joined with ``", "``.
+        peer: ``host:port`` of the client, ``"unix"`` for a Unix socket.
+        path_params: The template's ``{names}``, percent-decoded once.
+        raw: The body's bytes, within the row's limit.
+        params: The row's ``params`` struct (path and query together), else ``None``.
+        body: The row's ``body`` struct, decoded; else ``None``.
+        principal: Who asks; set before the body is read.
+    """
+
+    __slots__ = (
+        "_query",
+        "body",
+        "headers",
+        "method",
+        "params",
+        "path",
+        "path_params",
+        "peer",
+        "principal",
+        "query_string",
+        "raw",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query_string: str = "",
+        headers: Mapping[str, str] | None = None,
+        peer: str = "",
+        raw: bytes = b"",
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.query_string = query_string
+        self.headers: Mapping[str, str] = {} if headers is None else headers
+        self.peer = peer
+        self.path_params: Mapping[str, str] = {}
+        self.raw = raw
+        self.params: Any = None
+        self.body: Any = None
+        self.principal = ANONYMOUS
+        self._query: dict[str, list[str]] | None = None
+
+    @property
+    def query(self) -> Mapping[str, list[str]]:
+        """The query as name → values, blank values kept; parsed on first use."""
+        if self._query is None:
+            self._query = parse_query(self.query_string)
+        return self._query
+
+    def first(self, name: str, default: str = "") -> str:
+        """Return the first value of query parameter ``name``."""
+        values = self.query.get(name)
+        return values[0] if values else default
+
+
+ANONYMOUS = Principal("anonymous", frozenset())
+
+
+def parse_query(text: str) -> dict[str, list[str]]:
+    """Return name → values; at most 1,000 fields, the rest raise ``ValueError``."""
+    return parse_qs(text, keep_blank_values=True, max_num_fields=1000) if text else {}
+
+
+class Reply(Struct, frozen=True):
+    """A complete answer.
+
+    ``body`` that is ``bytes`` goes out as it is; anything else is encoded as JSON with a final newline, ``None``
+    as the literal ``null``. An answer without a body is ``Reply(204, b"")``.
+    """
+
+    body: JSON = None
+    status: int = 200
+    headers: Headers = ()
+    content_type: str = JSON_TYPE
+
+
+class ByteSource(Protocol):
+    """What a stream sends, pulled by the door so that a slow client costs no memory."""
+
+    async def next(self) -> bytes | None:
+        """Return everything that can be sent now, waiting for the first of it; ``None`` at the end.
+
+        Cancellation: nothing is lost; the next call goes on where this one was.
+        """
+        ...
+
+
+class StreamReply(Struct, frozen=True):
+    """An answer of unknown length.
+
+    The door enters ``open()`` in the connection's own task, after the head was sent. Its exit sees ``Cancelled``
+    when the client left and no exception at the end or at the server's shutdown. ``farewell`` is sent, at a chunk
+    border, when the server shuts down before the source has ended.
+    """
+
+    open: Callable[[], AbstractAsyncContextManager[ByteSource]]
+    status: int = 200
+    headers: Headers = ()
+    content_type: str = "text/event-stream"
+    farewell: bytes = b""
+
+
+Answer = Reply | StreamReply
+
+
+class Response(Struct, frozen=True):
+    """A reply with its body encoded: what a door writes."""
+
+    status: int
+    body: bytes
+    headers: Headers
