@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from actors.agent import messages as run
+from actors.agent.closing import OpenRuns
 from actors.agent.transcript import Transcript
 from actors.session import messages as ev
 from actors.session.codec import Numbered
@@ -81,6 +82,7 @@ class SessionState(Struct):
     elicitations: dict[str, run.ElicitationRequested] = field(default_factory=dict[str, run.ElicitationRequested])
     limit: run.IterationLimitReached | None = None
     transcripts: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
+    open_runs: OpenRuns = field(default_factory=OpenRuns)
 
     def transcript(self, session: str = "") -> Transcript:
         """Return the conversation of the session itself (empty name) or of one of its sub-sessions."""
@@ -106,6 +108,7 @@ class SessionState(Struct):
             self._create(event, item.at)
             return
         self.transcript(event.session).evolve(event)
+        self.open_runs.evolve(event)
         self._fold(event, item.at)
 
     def _create(self, event: ev.SessionCreated, at: float) -> None:
@@ -120,12 +123,13 @@ class SessionState(Struct):
         self.model_overrides = dict(template.agent_model_overrides)
         self.custom_models = list(template.custom_models_used)
         for message in event.history:
-            self._add(message)
+            self._add(ev.MessageAppended(agent=message.agent, session=message.session, message=message))
 
-    def _add(self, message: HistoryMessage) -> None:
+    def _add(self, event: ev.MessageAppended) -> None:
+        message = event.message
         self.messages.append(message)
         self.last_message_id = max(self.last_message_id, message.id)
-        self.transcript(message.session).append(as_message_event(message))
+        self.transcript(message.session).append(event)
         self.cost += message.cost
 
     def _fold(self, event: ev.SessionEvent, at: float) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm an event
@@ -172,9 +176,9 @@ class SessionState(Struct):
             case ev.ModelOverridden():
                 self._override(event)
             case ev.MessageAppended():
-                self._add(event.message)
+                self._add(event)
             case ev.MessageReplaced():
-                self._replace(event.message)
+                self._replace(event)
             case ev.AgentBound():
                 self.source, self.agent = event.source, event.agent
             case ev.FollowUpQueued():
@@ -297,17 +301,12 @@ class SessionState(Struct):
         else:
             self.model_overrides.pop(event.agent, None)
 
-    def _replace(self, message: HistoryMessage) -> None:
+    def _replace(self, event: ev.MessageReplaced) -> None:
         for index, old in enumerate(self.messages):
-            if old.id == message.id:
-                self.messages[index] = message
+            if old.id == event.message.id:
+                self.messages[index] = event.message
                 break
-        sessions = {message.session for message in self.messages} | {""}
-        for session in sessions:
-            self.transcripts[session] = rebuilt = Transcript()
-            for kept in self.messages:
-                if kept.session == session:
-                    rebuilt.append(as_message_event(kept))
+        self.transcript(event.session).replace(event)
 
     def _queue(self, queue: list[Queued], event: ev.FollowUpQueued | ev.SteerQueued) -> None:
         queue.append(Queued(event.item_id, ev.UserInput(event.content, event.parts)))
@@ -349,8 +348,3 @@ class SessionState(Struct):
                 for sub in self.subs.values()
             ),
         )
-
-
-def as_message_event(message: HistoryMessage) -> ev.MessageAppended:
-    """Wrap a stored message as the event that puts it into a transcript."""
-    return ev.MessageAppended(agent=message.agent, session=message.session, message=message)

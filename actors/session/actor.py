@@ -1,0 +1,402 @@
+"""The session actor: owns one conversation, its stream, its queues and its run.
+
+Commands are decided on the state, recorded, and answered after the commit. A run is Work beside the mailbox: while
+it streams, the actor goes on answering, and steers it through the state and the desk that both share.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypeVar, assert_never
+
+import msgspec
+import trio
+
+from actors.agent.host import Decision, RunFacts
+from actors.agent.messages import ApprovalDecided, ElicitationAnswered, RunStarted
+from actors.agent.closing import ClosingReason, closing_events
+from actors.agent.run import opening_events, run_agent
+from actors.agent.team import Team, open_team
+from actors.errors import Conflict, NotFound
+from actors.ids import new_id
+from actors.journal.log import SequenceConflict
+from actors.kernel import Actor, Context, Control, Outcome, Work
+from actors.models.provider import Message
+from actors.session import codec, decide
+from actors.session import messages as m
+from actors.session.approvals import Desk
+from actors.session.host import SessionHost
+from actors.session.recorder import Recorder, StorageFailed
+from actors.session.services import SessionServices
+from actors.session.state import SessionState
+from actors.session.title import TitleJob
+from actors.tools.tool import ElicitationReply
+
+logger = logging.getLogger("greenroom.session")
+T = TypeVar("T")
+PAGE = 1024
+
+
+class RunFinished(Control, frozen=True):
+    """The run's work ended, one way or another."""
+
+    run_id: str
+    outcome: Outcome[object]
+
+
+class Publish(Control, frozen=True):
+    """Put an event that happened elsewhere in the process on this session's stream, if a run is active."""
+
+    event: m.PlanChanged
+
+
+Command = (
+    m.GetView
+    | m.StartRun
+    | m.CancelRun
+    | m.Steer
+    | m.FollowUp
+    | m.Decide
+    | m.Answer
+    | m.SetTitle
+    | m.SetPermissions
+    | m.SetSafetyPolicy
+    | m.ToggleYolo
+    | m.SetStarred
+    | m.SetTokens
+    | m.AppendMessage
+    | m.ReplaceMessage
+    | m.AppendSummary
+    | m.DeleteSession
+    | RunFinished
+    | Publish
+)
+
+
+class SessionActor(Actor[Command]):
+    """One session. Activated by the first message; rebuilt from its stream; gone again when idle.
+
+    Args:
+        session_id: The session's id; its stream is ``session/<id>``.
+        services: What the runtime lends.
+    """
+
+    def __init__(self, session_id: str, services: SessionServices) -> None:
+        self._id = session_id
+        self._services = services
+        self._stream = stream_of(session_id)
+        self._state = SessionState(session_id)
+        self._recorder: Recorder
+        self._desk = Desk()
+        self._team: Team | None = None
+        self._work: Work | None = None
+        self._title = TitleJob()
+
+    async def on_start(self, ctx: Context[Command]) -> None:
+        """Rebuild the session. Raises: NotFound when it was never created or is deleted."""
+        await self._load()
+
+    async def receive(self, message: Command, ctx: Context[Command]) -> object:
+        """Decide, record, answer. Raises: Rejected and its kinds, for commands that cannot be taken."""
+        if self._work is None:
+            await self._catch_up()
+        try:
+            return await self._receive(message, ctx)
+        except (StorageFailed, SequenceConflict):
+            await self._load()
+            raise
+
+    async def _receive(self, message: Command, ctx: Context[Command]) -> object:  # noqa: C901, PLR0911, PLR0912
+        state = self._state
+        match message:
+            case m.GetView():
+                return self._view()
+            case m.StartRun():
+                return await self._start_run(message, ctx)
+            case m.CancelRun():
+                return self._cancel_run(message)
+            case m.Steer():
+                self._require_bound("steer session")
+                return await self._queue(decide.steer(state, message), streaming=state.run is not None)
+            case m.FollowUp():
+                self._require_bound("enqueue follow-up")
+                if message.idempotency_key and message.idempotency_key in state.keys:
+                    return m.QueueAccepted(streaming=state.run is not None, duplicate=True)
+                return await self._queue(decide.follow_up(state, message), streaming=state.run is not None)
+            case m.Decide():
+                return await self._decide(message)
+            case m.Answer():
+                return await self._answer(message)
+            case m.SetTitle():
+                self._title.cancel()
+                return await self._record(m.TitleChanged(title=message.title))
+            case m.SetPermissions():
+                return await self._record(m.PermissionsChanged(permissions=message.permissions))
+            case m.SetSafetyPolicy():
+                return await self._record(
+                    m.SafetyPolicyChanged(safety_policy=message.safety_policy, prior=state.prior_policy)
+                )
+            case m.ToggleYolo():
+                return await self._record(decide.toggle_yolo(state))
+            case m.SetStarred():
+                return await self._record(m.Starred(starred=message.starred))
+            case m.SetTokens():
+                return await self._record(
+                    m.TokensSet(
+                        input_tokens=message.input_tokens, output_tokens=message.output_tokens, cost=message.cost
+                    )
+                )
+            case m.AppendMessage():
+                decide.require_idle(state)
+                return await self._record(decide.append_message(state, message, self._services.clock()))
+            case m.ReplaceMessage():
+                decide.require_idle(state)
+                return await self._record(decide.replace_message(state, message))
+            case m.AppendSummary():
+                return await self._record(decide.append_summary(message))
+            case m.DeleteSession():
+                return await self._delete(message, ctx)
+            case RunFinished():
+                return await self._run_finished(message, ctx)
+            case Publish():
+                if self._work is not None:
+                    self._recorder.emit(message.event)
+                return None
+            case _:
+                assert_never(message)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        """Fold the stream; end a run whose owner is gone."""
+        log = self._services.log
+        head = await log.head(self._stream)
+        if head.seq == 0 or head.purged:
+            raise NotFound(f"session {self._id} not found")
+        state = SessionState(self._id)
+        after = 0
+        while records := await log.read(self._stream, after, PAGE):
+            for record in records:
+                for item in codec.decode(record):
+                    state.evolve(item)
+            after = records[-1].seq
+        if state.deleted:
+            raise NotFound(f"session {self._id} not found")
+        self._state = state
+        self._recorder = Recorder(
+            log,
+            self._services.tails,
+            self._stream,
+            msgspec.structs.replace(head, seq=after),
+            state,
+            clock=self._services.clock,
+            dirty=self._services.dirty,
+        )
+        if len(state.open_runs) and self._work is None and not self._owned_elsewhere():
+            await self._close_runs("interrupted", "the process that ran it ended")
+
+    async def _close_runs(
+        self,
+        reason: ClosingReason,
+        detail: str = "",
+        *then: m.SessionEvent,
+        verdict: Literal["cancelled", "shutdown", "deleted"] = "cancelled",
+    ) -> m.Accepted:
+        """Write the end of every open run, which code inside a cancelled scope must not be trusted with."""
+        events = closing_events(
+            self._state.open_runs,
+            reason=reason,
+            detail=detail,
+            verdict=verdict,
+            new_message_id=self._state.new_message_id,
+        )
+        return m.Accepted(await self._recorder.commit(*events, *then, ahead=False))
+
+    async def _catch_up(self) -> None:
+        """Read again when another process has written the stream since."""
+        head = await self._services.log.head(self._stream)
+        if head.purged or head.seq != self._recorder.stored:
+            await self._load()
+
+    def _owned_elsewhere(self) -> bool:
+        run = self._state.run
+        owners = self._services.owners
+        return run is not None and run.owner != owners.me and owners.alive(run.owner)
+
+    def _view(self) -> m.SessionView:
+        return self._state.view(streaming=self._state.run is not None, bound=self._id in self._services.bound)
+
+    def _require_bound(self, action: str) -> None:
+        if self._id not in self._services.bound:
+            raise Conflict(f"failed to {action}: session not found or not running")
+
+    async def _record(self, *events: m.SessionEvent) -> m.Accepted:
+        return m.Accepted(await self._recorder.commit(*events, ahead=self._work is not None))
+
+    async def _queue(self, events: Sequence[m.SessionEvent], *, streaming: bool) -> m.QueueAccepted:
+        await self._record(*events)
+        return m.QueueAccepted(streaming=streaming)
+
+    # --- the run ----------------------------------------------------------------------------------------------------
+
+    async def _start_run(self, message: m.StartRun, ctx: Context[Command]) -> m.RunAccepted:
+        state, services = self._state, self._services
+        decide.require_idle(state)
+        team, agent = self._bind(message)
+        if message.model:
+            services.check_model(message.model)
+        run_id = new_id("run")
+        after = self._recorder.seq
+        host = self._host(run_id, message)
+        events = decide.opening(state, message, team, agent)
+        opening = opening_events(
+            team,
+            agent,
+            run_id=run_id,
+            messages=[decide.incoming(each) for each in message.messages],
+            new_message_id=state.new_message_id,
+            position=len(state.messages),
+        )
+        await self._recorder.commit(
+            *events,
+            *(
+                msgspec.structs.replace(event, owner=services.owners.me) if isinstance(event, RunStarted) else event
+                for event in opening
+            ),
+        )
+        services.bound.add(self._id)
+        if not state.title:
+            self._title.begin(
+                team, agent, message.model, [Message("user", each.content, each.parts) for each in message.messages]
+            )
+        self._work = ctx.start_work(
+            self._run,
+            host,
+            team,
+            agent,
+            done=lambda outcome: RunFinished(run_id, outcome),
+        )
+        return m.RunAccepted(run_id, after)
+
+    def _bind(self, message: m.StartRun) -> tuple[Team, str]:
+        """Return the session's team and current agent: bound by the first run, kept by later ones."""
+        state = self._state
+        if self._team is None:
+            self._team = self._services.open_team(state.source or message.source)
+        team = self._team
+        wanted = state.agent if state.source else message.agent
+        if wanted and wanted not in team.agents:
+            if not state.source:
+                raise NotFound(f"agent not found: {wanted}")
+            wanted = ""
+        return team, wanted or team.default
+
+    def _host(self, run_id: str, message: m.StartRun) -> SessionHost:
+        services = self._services
+        facts = RunFacts(
+            session_id=self._id,
+            run_id=run_id,
+            working_dir=Path(self._state.template.working_dir or services.default_dir),
+            data_dir=services.data_dir,
+            headers=message.headers,
+            env=services.env,
+        )
+        return SessionHost(facts, self._state, self._recorder, self._desk, self._title.wait)
+
+    async def _run(self, work: Work, host: SessionHost, team: Team, agent: str) -> None:
+        with self._services.tails.hold(self._stream):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._make_title, team, agent)
+                async with open_team(team):
+                    await run_agent(host, team, agent, work.gate)
+
+    async def _make_title(self, team: Team, agent: str) -> None:
+        title = await self._title.run(self._services.make_title)
+        if title and not self._state.title:
+            await self._recorder.commit(m.TitleChanged(title=title, generated=True))
+        self._title.settle()
+
+    def _cancel_run(self, message: m.CancelRun) -> m.Accepted:
+        run = self._state.run
+        if self._work is not None and run is not None and message.run_id in ("", run.run_id):
+            self._work.cancel(message.reason)
+        return m.Accepted(self._state.seq)
+
+    async def _run_finished(self, message: RunFinished, ctx: Context[Command]) -> None:
+        self._work = None
+        self._title = TitleJob()
+        self._desk = Desk()
+        if self._state.deleted:
+            ctx.passivate()
+            return
+        if len(self._state.open_runs):
+            reason, detail = decide.ending_of(message.outcome)
+            await self._close_runs(reason, detail)
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    async def _decide(self, message: m.Decide) -> m.Accepted:
+        if self._id not in self._services.bound:
+            raise NotFound("session not found")
+        pending = self._desk.approval
+        request = self._state.approvals.get(pending.id) if pending is not None and pending.open else None
+        if message.approval_id and (request is None or request.approval_id != message.approval_id):
+            raise Conflict(f"approval {message.approval_id} is not pending")
+        decision = decide.decision(message)
+        effects = decide.decision_effects(self._state, message, request)
+        if decision is not None and pending is not None and request is not None:
+            decided = ApprovalDecided(
+                agent=request.agent,
+                session=request.session,
+                approval_id=request.approval_id,
+                call_id=request.call.id,
+                verdict=decision.verdict,
+                reason=decision.reason,
+                by="user",
+            )
+            accepted = await self._record(*effects, decided)
+            if pending.open:
+                pending.settle(decision)
+            return accepted
+        limit = self._desk.limit
+        accepted = await self._record(*effects) if effects else m.Accepted(self._state.seq)
+        if decision is not None and limit is not None and limit.open:
+            limit.settle(message.confirmation == "approve")
+        return accepted
+
+    async def _answer(self, message: m.Answer) -> m.Accepted:
+        if self._id not in self._services.bound:
+            raise NotFound("session not found")
+        question = decide.pick(self._desk.elicitations, message.elicitation_id)
+        request = self._state.elicitations.get(question.id)
+        accepted = await self._record(
+            ElicitationAnswered(
+                agent=request.agent if request else "",
+                session=request.session if request else "",
+                elicitation_id=question.id,
+                action=message.action,
+            )
+        )
+        if question.open:
+            question.settle(ElicitationReply(message.action, message.content))
+        return accepted
+
+    async def _delete(self, message: m.DeleteSession, ctx: Context[Command]) -> m.Accepted:
+        accepted = await self._close_runs(
+            "canceled", "session deleted", m.SessionDeleted(reason=message.reason), verdict="deleted"
+        )
+        await self._services.log.purge(self._stream)
+        self._services.tails.end(self._stream)
+        self._services.bound.discard(self._id)
+        if self._work is not None:
+            self._work.cancel("session deleted")
+        else:
+            ctx.passivate()
+        return accepted
+
+
+def stream_of(session_id: str) -> str:
+    """Return the name of the session's stream."""
+    return f"session/{session_id}"

@@ -1,0 +1,158 @@
+"""What a session's commands mean: values in, events or a refusal out. Pure but for fresh ids of queued items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from actors.agent.host import Decision, Incoming
+from actors.agent.messages import ApprovalRequested, RunReason, Summarised
+from actors.agent.team import Team
+from actors.errors import Conflict, Invalid, NotFound, Overloaded
+from actors.ids import new_id
+from actors.session import messages as m
+from actors.session.approvals import Question
+from actors.session.state import FOLLOW_UP_CAPACITY, STEER_CAPACITY, SessionState
+
+T = TypeVar("T")
+
+BUSY = "session is already processing a request"
+
+_MODE_OF: Mapping[str, m.SafetyPolicy] = {
+    "approve-balanced": "balanced",
+    "approve-safe": "balanced",
+    "approve-safer": "balanced",
+    "approve-autonomous": "autonomous",
+    "approve-session": "autonomous",
+}
+_YES = frozenset({"approve", "approve-tool", *_MODE_OF})
+
+
+def require_idle(state: SessionState) -> None:
+    """Refuse while a run is going on. Raises: Conflict."""
+    if state.run is not None:
+        raise Conflict(BUSY)
+
+
+def incoming(message: m.UserInput) -> Incoming:
+    """Return a client's message as the loop takes it."""
+    return Incoming(message.content, message.parts, message.client_id)
+
+
+def opening(state: SessionState, message: m.StartRun, team: Team, agent: str) -> list[m.SessionEvent]:
+    """Return what is recorded before a run's own first event: binding, author's safety default, model, title."""
+    events: list[m.SessionEvent] = []
+    if state.title:
+        events.append(m.TitleChanged(title=state.title))
+    if not state.source:
+        events.append(m.AgentBound(source=message.source, agent=agent))
+    if not state.safety_chosen and (mode := team.safety_of(agent)) and mode != state.safety_policy:
+        events.append(m.SafetyPolicyChanged(safety_policy=mode, by_author=True))
+    if message.model and state.model_overrides.get(agent) != message.model:
+        events.append(m.ModelOverridden(agent=agent, model=message.model, custom="/" in message.model))
+    return events
+
+
+def steer(state: SessionState, message: m.Steer) -> list[m.SessionEvent]:
+    """Queue steering messages. Raises: Invalid, Overloaded."""
+    _require_room(len(state.steering), len(message.messages), STEER_CAPACITY, "steer queue full")
+    return [
+        m.SteerQueued(content=each.content, parts=each.parts, item_id=new_id("steer")) for each in message.messages
+    ]
+
+
+def follow_up(state: SessionState, message: m.FollowUp) -> list[m.SessionEvent]:
+    """Queue follow-ups; the key goes with the first, so that all are stored or none. Raises: Invalid, Overloaded."""
+    _require_room(len(state.follow_ups), len(message.messages), FOLLOW_UP_CAPACITY, "follow-up queue full")
+    return [
+        m.FollowUpQueued(
+            content=each.content,
+            parts=each.parts,
+            item_id=new_id("followup"),
+            idempotency_key=message.idempotency_key if index == 0 else "",
+        )
+        for index, each in enumerate(message.messages)
+    ]
+
+
+def _require_room(depth: int, more: int, capacity: int, text: str) -> None:
+    if more == 0:
+        raise Invalid("at least one message is required")
+    if depth + more > capacity:
+        raise Overloaded(text, retry_after=1.0)
+
+
+def toggle_yolo(state: SessionState) -> m.SafetyPolicyChanged:
+    """Switch to autonomous, or back to the mode before."""
+    if state.safety_policy == "autonomous":
+        return m.SafetyPolicyChanged(safety_policy=state.prior_policy)
+    return m.SafetyPolicyChanged(safety_policy="autonomous", prior=state.safety_policy)
+
+
+def append_message(state: SessionState, message: m.AppendMessage, now: float) -> m.MessageAppended:
+    """Give a message from outside its id and time."""
+    given = msgspec.structs.replace(message.message, id=state.last_message_id + 1, at=message.message.at or now)
+    return m.MessageAppended(agent=given.agent, message=given)
+
+
+def replace_message(state: SessionState, message: m.ReplaceMessage) -> m.MessageReplaced:
+    """Replace a stored message's body; its place, agent and time stay. Raises: NotFound."""
+    old = state.find_message(message.message_id)
+    if old is None:
+        raise NotFound(f"message {message.message_id} not found")
+    new = msgspec.structs.replace(
+        message.message, id=old.id, agent=old.agent, at=old.at, session=old.session, cost=old.cost
+    )
+    return m.MessageReplaced(agent=old.agent, session=old.session, message=new)
+
+
+def append_summary(message: m.AppendSummary) -> Summarised:
+    """Store a summary made elsewhere. Raises: Invalid."""
+    if not message.summary.strip():
+        raise Invalid("summary is required")
+    return Summarised(
+        summary=message.summary,
+        first_kept=message.first_kept,
+        cost=message.cost,
+        model=message.model,
+        usage=message.usage,
+    )
+
+
+def decision(message: m.Decide) -> Decision | None:
+    """Return what a confirmation word says about the pending call; ``None`` for a word that says nothing."""
+    if message.confirmation in _YES:
+        return Decision("approved")
+    if message.confirmation == "reject":
+        return Decision("rejected", message.reason.strip())
+    return None
+
+
+def decision_effects(
+    state: SessionState, message: m.Decide, request: ApprovalRequested | None
+) -> list[m.SessionEvent]:
+    """Return the lasting effects of a confirmation: a safety mode, or a rule for the tool (contract 1.8)."""
+    mode = _MODE_OF.get(message.confirmation)
+    if mode is not None:
+        prior = state.prior_policy if state.safety_policy == "autonomous" else state.safety_policy
+        return [m.SafetyPolicyChanged(safety_policy=mode, prior=prior)]
+    if message.confirmation != "approve-tool":
+        return []
+    pattern = message.tool_name or (request.call.name if request is not None else "")
+    rules = state.permissions or m.PermissionRules()
+    if not pattern or pattern in rules.allow:
+        return []
+    return [m.PermissionsChanged(permissions=m.PermissionRules((*rules.allow, pattern), rules.ask, rules.deny))]
+
+
+def pick(open_questions: Mapping[str, Question[T]], question_id: str) -> Question[T]:
+    """Return the question meant: by id, or the only one open. Raises: Conflict."""
+    if question_id:
+        found = open_questions.get(question_id)
+    else:
+        found = next(iter(open_questions.values())) if len(open_questions) == 1 else None
+    if found is None or not found.open:
+        raise Conflict("no elicitation request in progress")
+    return found

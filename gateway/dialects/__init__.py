@@ -1,0 +1,1 @@
+"""Wire forms of the event log: one module per dialect."""
