@@ -1,7 +1,7 @@
 """The contract between the agent loop and every language-model provider.
 
 A provider turns a :class:`ModelRequest` into a stream of :class:`ModelEvent` batches that ends with one
-:class:`Completed`. Everything vendor-specific (wire format, retries of the transport, quirks) stays in its file.
+:class:`Completed`. Everything vendor-specific (wire format, transport, quirks) stays in its file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Part(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolCall(Struct, frozen=True, omit_defaults=True):
-    """A tool call as the model wrote it. ``arguments`` is JSON text, possibly invalid; never repaired here."""
+    """A tool call as the model wrote it. ``arguments`` is JSON text, possibly invalid; never repaired."""
 
     id: str
     name: str
@@ -46,9 +46,9 @@ class ToolCall(Struct, frozen=True, omit_defaults=True):
 class Message(Struct, frozen=True, omit_defaults=True):
     """One message of a conversation, provider-neutral.
 
-    ``parts`` follow ``content`` when both are set. ``tool_calls``, ``reasoning``, ``reasoning_signature`` belong to
-    assistant messages (the reasoning goes back to providers that require it), ``tool_call_id`` and ``is_error`` to
-    tool messages.
+    ``parts`` follow ``content`` when both are set. ``tool_calls``, ``reasoning``, ``reasoning_signature``
+    belong to assistant messages (the reasoning goes back to providers that require it), ``tool_call_id`` and
+    ``is_error`` to tool messages.
     """
 
     role: Role
@@ -79,7 +79,7 @@ class ResponseSchema(Struct, frozen=True):
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """One model call. ``None`` leaves the provider's default. ``options`` are passed through to the provider."""
+    """One model call. ``None`` leaves the provider's default; ``options`` are passed through to it."""
 
     model: str
     messages: tuple[Message, ...]
@@ -125,7 +125,7 @@ class ReasoningDelta(Struct, frozen=True, tag=True):
 
 
 class ToolCallDelta(Struct, frozen=True, tag=True):
-    """A piece of a tool call. ``id`` and ``name`` are complete from a call's first delta on; ``arguments`` is new."""
+    """A piece of a tool call: ``arguments`` is new; ``id`` and ``name`` are whole from its first delta on."""
 
     index: int
     id: str
@@ -136,8 +136,8 @@ class ToolCallDelta(Struct, frozen=True, tag=True):
 class Completed(Struct, frozen=True, tag=True):
     """The end of a call: the assembled message. Always the last event, exactly once.
 
-    ``finish`` is normalised from what the message holds, not from the provider's label alone: with complete tool
-    calls it is ``tool_calls``. With ``length`` any tool calls are incomplete and must not run.
+    ``finish`` is normalised from what the message holds, not from the provider's label alone: with complete
+    tool calls it is ``tool_calls``. With ``length`` any tool calls are incomplete and must not run.
     """
 
     message: Message
