@@ -39,7 +39,7 @@ def replay(db: apsw.Connection, projection: Projection) -> None:
     """Apply every stored record. Streams come one after the other, oldest stream first, each in its own order."""
     for (stream,) in db.execute("SELECT name FROM streams WHERE NOT purged ORDER BY id").fetchall():
         after = 0
-        while page := read_records(db, stream, after, _PAGE):
+        while page := read_records(db, str(stream), after, _PAGE):
             projection.apply(db, page)
             after = page[-1].seq
 
