@@ -1,4 +1,4 @@
-"""SQLite connections for the journal: opening, pragmas, transactions, migrations, and what their failures mean."""
+"""SQLite connections: opening, pragmas, transactions, migrations, and what their failures mean."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ class Patience:
         self._given_up = threading.Event()
 
     def __call__(self, tries: int) -> bool:
+        """Wait a moment after ``tries`` earlier waits; False gives up."""
         self.met_at = time.monotonic()
         if tries == 0:
             self._deadline = self.met_at + self.limit
@@ -123,7 +124,7 @@ def _retry_busy(patience: Patience, step: Callable[[], None]) -> None:
 
 @contextmanager
 def transaction(db: apsw.Connection) -> Iterator[None]:
-    """Hold the write lock from the start (so never a lock upgrade that fails at once); roll back on an error."""
+    """Hold the write lock from the start, since a later upgrade fails at once; roll back on an error."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -167,8 +168,8 @@ def refuse_newer(db: apsw.Connection, owner: str, directory: Path) -> None:
     if unknown:
         path = db.filename or ":memory:"
         msg = (
-            f"{path}: {owner} is at migration {max(unknown):04d}, which this version does not know: a newer version "
-            "wrote the database; it was left untouched"
+            f"{path}: {owner} is at migration {max(unknown):04d}, which this version does not know: a newer "
+            "version wrote the database; it was left untouched"
         )
         raise JournalCorrupt(msg)
 
@@ -193,7 +194,7 @@ def _scripts(directory: Path) -> dict[int, Path]:
 
 
 def explain(error: apsw.Error, path: str) -> ActorsError:
-    """Return the product's error for one of :data:`DISK_FAILED`: what is wrong, with which file, and what to do."""
+    """Return the product's error for one of :data:`DISK_FAILED`: which file, what is wrong, what to do."""
     if isinstance(error, CORRUPT):
         msg = (
             f"{path}: the database is damaged ({error}); it was left untouched. Restore a backup, and remove "

@@ -18,7 +18,8 @@ class Job(Generic[T_co]):
     """One caller's write, and what became of it.
 
     Attributes:
-        run: The write; synchronous SQL inside the group's transaction. It may run twice, the first time undone.
+        run: The write; synchronous SQL inside the group's transaction. It may run twice, the first time
+            undone.
         error: What to raise in the caller; ``None`` once it is committed.
         task: The caller, while it waits.
     """
@@ -49,11 +50,11 @@ class Job(Generic[T_co]):
 
 
 def commit(db: apsw.Connection, path: str, jobs: Sequence[Job[object]]) -> None:
-    """Run the jobs in one transaction and settle each one's outcome; never raises for what a job or the disk did.
+    """Run the jobs in one transaction and settle each one's outcome; nothing a job or the disk does is raised.
 
-    A refused job has changed nothing and disturbs no other. A job that breaks half-way (a projection's bug) fails
-    alone: the transaction is rolled back and run again with a savepoint around each job, a price that is only paid
-    then. When the disk fails, all fail.
+    A refused job has changed nothing and disturbs no other. A job that breaks half-way (a projection's bug)
+    fails alone: the transaction is rolled back and run again with a savepoint around each job, a price that
+    is only paid then. When the disk fails, all fail.
     """
     try:
         try:

@@ -1,9 +1,9 @@
 """The event log's contract: what every implementation promises to the rooms above it.
 
-A *stream* is a named, ordered list of records. A record's ``seq`` is chosen by the stream's single writer, rises
-strictly and may skip numbers: numbers that were handed out for transient events (text deltas) and never written
-stay unused for ever, because ``reserve`` is stored with the records and a new writer starts above it. The log does
-not know what a record means; it stores bytes.
+A *stream* is a named, ordered list of records. A record's ``seq`` is chosen by the stream's single writer,
+rises strictly and may skip numbers: numbers that were handed out for transient events (text deltas) and never
+written stay unused for ever, because ``reserve`` is stored with the records and a new writer starts above it.
+The log does not know what a record means; it stores bytes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class Record(Struct, frozen=True):
 class Head(Struct, frozen=True):
     """Where a stream ends.
 
-    ``seq`` is the last record's number (0: no record yet), ``reserved`` the highest number ever handed out: a new
-    writer's first number is ``max(seq, reserved) + 1``. ``purged`` is set when the stream was deleted for good.
+    ``seq`` is the last record's number (0: no record yet), ``reserved`` the highest number ever handed out: a
+    new writer's first number is ``max(seq, reserved) + 1``. ``purged`` is set when the stream was deleted for
+    good.
     """
 
     seq: int = 0
@@ -73,8 +74,8 @@ class Append(Struct, frozen=True, kw_only=True):
         stream: Its name, e.g. ``session/0b6f…``.
         expected: The head's ``seq`` the writer believes in: the fence that keeps two activations apart (K11).
         records: What to add, in order; may be empty when only ``reserve`` or ``command`` is to be stored.
-        reserve: New value of ``Head.reserved``; ``None`` leaves it. Given and lower than the last record's number,
-            the record's number is what counts.
+        reserve: New value of ``Head.reserved``; ``None`` leaves it. Given and lower than the last record's
+            number, the record's number is what counts.
         command: Store this key with ``result`` in the same transaction.
         result: The bytes a repeat of ``command`` gets back.
     """
@@ -104,12 +105,12 @@ class DuplicateCommand(Conflict):
 
 
 class JournalUnavailable(Unavailable):
-    """The disk is full, read-only or broken: nothing of the append was stored, and nothing was acknowledged."""
+    """The disk is full, read-only or broken: nothing was stored, and nothing was acknowledged."""
 
     code = "journal_unavailable"
 
 
-class JournalCorrupt(ActorsError):
+class JournalCorrupt(ActorsError):  # noqa: N818 (the house names errors by what happened)
     """The database is damaged, or was written by a newer version; it is left untouched."""
 
     code = "journal_corrupt"
@@ -118,17 +119,25 @@ class JournalCorrupt(ActorsError):
 class Projection(Protocol):
     """A read model kept in the append transaction, so that it can never disagree with the log.
 
-    ``apply`` is synchronous SQL on the writer's connection; an exception rolls the whole append back. ``migrations``
-    is a directory of ``NNNN_name.sql`` files, applied in order before the first append, each exactly once.
-    ``reset`` deletes everything the projection wrote, so that it can be rebuilt from the log.
+    ``apply`` is synchronous SQL on the writer's connection; an exception rolls the whole append back.
+    ``migrations`` is a directory of ``NNNN_name.sql`` files, applied in order before the first append, each
+    exactly once. ``reset`` deletes everything the projection wrote, so that it can be rebuilt from the log.
     """
 
     name: str
     migrations: str
 
-    def apply(self, db: apsw.Connection, records: Sequence[Record]) -> None: ...
-    def purge(self, db: apsw.Connection, stream: str) -> None: ...
-    def reset(self, db: apsw.Connection) -> None: ...
+    def apply(self, db: apsw.Connection, records: Sequence[Record]) -> None:
+        """Take up records of one stream, in order."""
+        ...
+
+    def purge(self, db: apsw.Connection, stream: str) -> None:
+        """Delete what came from a stream."""
+        ...
+
+    def reset(self, db: apsw.Connection) -> None:
+        """Delete everything, before a replay of the whole log."""
+        ...
 
 
 class EventLog(Protocol):
@@ -178,5 +187,5 @@ class EventLog(Protocol):
         ...
 
     def register(self, projection: Projection) -> None:
-        """Add a projection: run its migrations, and replay the log into it when it has never seen one. Before use."""
+        """Keep a projection: run its migrations, and replay the log if it never saw it. Before use."""
         ...

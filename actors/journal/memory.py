@@ -1,4 +1,4 @@
-"""The event log in memory, for tests and embedders: the same SQL as on a file, run inside the loop, no threads."""
+"""The event log in memory: the same SQL as on a file, run inside the loop, without threads."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ _PAGE = 512
 def install(db: apsw.Connection, projection: Projection) -> None:
     """Run the projection's migrations, and replay the log into it when this database has never seen it.
 
-    Each step is a transaction: after a crash in between, the next call finishes the work. Migrations that change
-    what rows mean should be followed by :func:`rebuild`.
+    Each step is a transaction: after a crash in between, the next call finishes the work. Migrations that
+    change what rows mean should be followed by :func:`rebuild`.
     """
     migrate(db, projection.name, Path(projection.migrations))
     if _seen(db, projection):
@@ -36,7 +36,7 @@ def rebuild(db: apsw.Connection, projection: Projection) -> None:
 
 
 def replay(db: apsw.Connection, projection: Projection) -> None:
-    """Apply every stored record. Streams come one after the other, oldest stream first, each in its own order."""
+    """Apply every stored record, one stream after the other, oldest stream first."""
     for (stream,) in db.execute("SELECT name FROM streams WHERE NOT purged ORDER BY id").fetchall():
         after = 0
         while page := read_records(db, str(stream), after, _PAGE):

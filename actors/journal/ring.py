@@ -41,8 +41,9 @@ class Frame(Struct, eq=False):
 class Ring:
     """What :class:`~actors.journal.tail.Tail` and the followers of one stream share.
 
-    The invariant: every frame of the stream above ``floor`` that was published is held here, and everything up to
-    ``floor`` that was ever stored is in the log. So a reader below ``floor`` reads the log, others read the ring.
+    The invariant: every frame of the stream above ``floor`` that was published is held here, and everything
+    up to ``floor`` that was ever stored is in the log. So a reader below ``floor`` reads the log, others read
+    the ring.
     """
 
     def __init__(self, stream: str) -> None:

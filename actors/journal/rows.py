@@ -1,4 +1,4 @@
-"""The journal's SQL: what an append, a read, a purge and a snapshot are in tables. Synchronous, no transactions."""
+"""The journal's SQL: what an append, a read, a purge and a snapshot are in tables; no transactions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_SEQ = 2**63 - 1
 
 
 def check(append: Append) -> None:
-    """Raise ValueError unless the records' numbers rise from ``expected``: breaking that is a bug of the writer."""
+    """Raise ValueError unless the records' numbers rise from ``expected``: all else is the writer's bug."""
     last = append.expected
     for record in append.records:
         if not last < record.seq <= MAX_SEQ:
@@ -38,7 +38,8 @@ def write(db: apsw.Connection, projections: Sequence[Projection], append: Append
     A refusal comes before the first change, so that nothing has to be undone.
 
     Raises:
-        DuplicateCommand: checked first, since a repeat is to get the first answer although the head has moved.
+        DuplicateCommand: checked first, since a repeat is to get the first answer although the head has
+            moved.
         SequenceConflict: the fence failed, or the stream was purged.
     """
     command = append.command
@@ -96,8 +97,8 @@ def read_head(db: apsw.Connection, stream: str) -> Head:
 def read_records(db: apsw.Connection, stream: str, after: int, limit: int) -> list[Record]:
     """Return up to ``limit`` records with ``seq > after``, in order."""
     rows = db.execute(
-        "SELECT seq, kind, data, at FROM records WHERE stream = (SELECT id FROM streams WHERE name = ?) AND seq > ?"
-        " ORDER BY seq LIMIT ?",
+        "SELECT seq, kind, data, at FROM records WHERE stream = (SELECT id FROM streams WHERE name = ?)"
+        " AND seq > ? ORDER BY seq LIMIT ?",
         (stream, min(after, MAX_SEQ), limit),
     )
     return [Record(stream, seq, kind, data, at) for seq, kind, data, at in rows]
@@ -135,7 +136,7 @@ def purge(db: apsw.Connection, projections: Sequence[Projection], stream: str) -
     if row is not None and row[1]:
         return
     for table in ("records", "commands", "snapshots"):
-        db.execute(f"DELETE FROM {table} WHERE stream = ?", (number,))  # noqa: S608 (names from the line above)
+        db.execute(f"DELETE FROM {table} WHERE stream = ?", (number,))  # noqa: S608 (names of our own)
     for projection in projections:
         projection.purge(db, stream)
     db.execute("UPDATE streams SET purged = 1 WHERE id = ?", (number,))

@@ -26,14 +26,15 @@ _SHORT_READ = 128
 async def open_sqlite(path: str | os.PathLike[str]) -> AsyncGenerator[SqliteLog]:
     """Open the journal at ``path``, creating the file (not its directory) when it is absent.
 
-    Several processes may open the same file. Leaving writes what is queued, empties the write-ahead log and ends
-    the writer thread; uses the real clock, so not for tests under an autojump clock (``open_memory`` is).
+    Several processes may open the same file. Leaving writes what is queued, empties the write-ahead log and
+    ends the writer thread; uses the real clock, so not for tests under an autojump clock (``open_memory``
+    is).
 
     Raises:
         JournalUnavailable: the file cannot be opened or written, or stays locked by another process.
         JournalCorrupt: the file is damaged, is not a journal or is a newer version's; it is left untouched.
     """
-    absolute = os.path.abspath(path)  # noqa: PTH100 (a path is only a name here)
+    absolute = os.path.abspath(path)  # noqa: PTH100, ASYNC240 (touches no disk)
     patience = Patience()
     db, readers = await trio.to_thread.run_sync(_open, absolute, patience)
     writer = Writer(db, absolute, patience)
@@ -100,7 +101,7 @@ class SqliteLog:
         return await self._readers.query(read)
 
     def register(self, projection: Projection) -> None:
-        """Add a projection; see :meth:`EventLog.register`. Blocks the loop for as long as a first replay takes."""
+        """Add a projection; see :meth:`EventLog.register`. A first replay blocks the loop."""
         projecting.check_name(self._projections, projection)
         with self._writer.turn, translated(self.path):
             with closing(connect(self.path)) as db:

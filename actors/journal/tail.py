@@ -1,8 +1,9 @@
 """Live ends of streams: one writer publishes, any number of followers read, each at its own cursor.
 
-A follower is a cursor and costs no memory beside its task: it reads the log until it reaches the ring, then the
-ring, then parks. So the slow-reader rule is that there is none: the publisher never waits, the ring is bounded, and
-a reader that falls behind the ring reads the log again; who wants to cut off a stalled connection does so above.
+A follower is a cursor and costs no memory beside its task: it reads the log until it reaches the ring, then
+the ring, then parks. So the slow-reader rule is that there is none: the publisher never waits, the ring is
+bounded, and a reader that falls behind the ring reads the log again; who wants to cut off a stalled
+connection does so above.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ Decode = Callable[[Record], Sequence[Frame]]
 class Tail:
     """A publisher's hold on a stream's live end. Nothing here waits.
 
-    A stream has one publisher at a time. What it publishes before it is stored (text deltas) is kept in the ring,
-    beyond its bound if need be, until :meth:`mark_durable`; so it stores such frames several times a second.
+    A stream has one publisher at a time. What it publishes before it is stored (text deltas) is kept in the
+    ring, beyond its bound if need be, until :meth:`mark_durable`; so it stores such frames several times a
+    second.
     """
 
     def __init__(self, tails: Tails, ring: Ring) -> None:
@@ -62,7 +64,7 @@ class Tail:
         self._ring.publish(frames)
 
     def mark_durable(self, seq: int) -> None:
-        """Say that the log holds everything up to ``seq``; call it after each append, before or after publishing."""
+        """Say that the log holds everything up to ``seq``; due after each append, published or not yet."""
         self._ring.mark_durable(seq)
 
     def end(self) -> None:
@@ -70,7 +72,7 @@ class Tail:
         self._ring.end()
 
     def close(self) -> None:
-        """Give the hold up; idempotent. Followers stay, and notice what another process or a later hold adds."""
+        """Give the hold up; idempotent. Followers stay, and see what a later hold or another process adds."""
         if not self._closed:
             self._closed = True
             self._ring.publishers -= 1
@@ -78,7 +80,7 @@ class Tail:
 
 
 class Tails:
-    """The live ends that somebody holds; one per process. A stream without publisher and followers costs nothing."""
+    """The live ends that somebody holds, one object per process; what nobody holds costs nothing."""
 
     def __init__(self) -> None:
         self._rings: dict[str, Ring] = {}
@@ -110,10 +112,10 @@ class Tails:
         return len(self._rings)
 
     async def poll(self, log: EventLog, every: float = 1.0) -> None:
-        """Watch streams that are followed but not published here, since another process may write them; for ever.
+        """Watch, for ever, the streams that are followed but not published here: another process may write.
 
-        Start it once beside the log, unless no other process can reach the log. It sleeps while there is no such
-        stream, and looks at heads only when the database has changed.
+        Start it once beside the log, unless no other process can reach the log. It sleeps while there is no
+        such stream, and looks at heads only when the database has changed.
 
         Args:
             log: The log the followers read.
@@ -155,8 +157,8 @@ def _learn(ring: Ring, head: Head) -> None:
 class Gap(Struct, frozen=True):
     """What lies between ``after`` and ``resume`` cannot be given: it was deleted, or never reached the disk.
 
-    Reading goes on above ``resume``. ``resume`` below ``after`` means that the reader had seen numbers that the log
-    lost or never gave out.
+    Reading goes on above ``resume``. ``resume`` below ``after`` means that the reader had seen numbers that
+    the log lost or never gave out.
     """
 
     after: int
@@ -219,7 +221,8 @@ class Follower:
         else:
             reached = records[-1].seq if records else self.cursor
             if len(records) < _PAGE and reached < floor:
-                # The rest up to the floor was never stored (numbers may be skipped), unless the stream was deleted.
+                # The rest up to the floor was never stored (numbers may be skipped), unless the stream was
+                # deleted.
                 if (await self._log.head(stream)).purged:
                     self._gap = Gap(reached, floor)
                 reached = floor
@@ -239,8 +242,9 @@ async def open_follower(
         log: Where the stream is stored.
         tails: This process's live ends.
         stream: Its name.
-        after: The last number the reader has; 0 for everything, ``None`` for what comes from now on. A number that
-            lies beyond the stream's end gives a :class:`Gap` and goes on at the end: never a second full replay.
+        after: The last number the reader has; 0 for everything, ``None`` for what comes from now on. A number
+            that lies beyond the stream's end gives a :class:`Gap` and goes on at the end: never a second full
+            replay.
         decode: The stream's codec.
     """
     ring = tails.ring(stream)

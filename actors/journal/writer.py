@@ -25,7 +25,7 @@ _log = logging.getLogger("actors.journal")
 
 
 class WriterStatistics(Struct, frozen=True):
-    """Counts since the start, and the write-ahead log's size now. ``writes / groups`` is the gain of grouping."""
+    """Counts since the start, and sizes now; ``writes / groups`` is the gain of grouping."""
 
     writes: int
     groups: int
@@ -35,7 +35,7 @@ class WriterStatistics(Struct, frozen=True):
 
 
 class Writer:
-    """Owns the writing connection and its thread. Everything but the thread's own methods runs in the trio loop.
+    """Owns the writing connection and its thread; all but the thread's own methods run in the trio loop.
 
     Args:
         db: A connection nobody else uses from now on; closed by the thread.
@@ -84,7 +84,8 @@ class Writer:
     async def close(self) -> None:
         """Write what is queued, empty the write-ahead log, close the connection, and see the thread end.
 
-        Cancellation: none; takes some seconds at most, after which waiting for another process's lock is given up.
+        Cancellation: none; takes some seconds at most, after which waiting for another process's lock is
+            given up.
         """
         self._closing = True
         self._queue.put(None)
@@ -104,7 +105,7 @@ class Writer:
             self._writes, self._groups, self._largest, self._queue.qsize(), _size(self._path + "-wal")
         )
 
-    # --- the thread -----------------------------------------------------------------------------------------------
+    # --- the thread ---
 
     def _work(self) -> None:
         try:
@@ -141,8 +142,8 @@ class Writer:
             else:
                 for job in jobs:
                     job.error = JournalUnavailable(
-                        f"{self._path}: the database or its -wal file was moved or replaced under the running process; "
-                        "nothing is written until a restart"
+                        f"{self._path}: the database or its -wal file was moved or replaced under the "
+                        "running process; nothing is written until a restart"
                     )
         self._writes += len(jobs)
         self._groups += 1
@@ -151,8 +152,8 @@ class Writer:
         self._patience.rest()
 
     def _bound_wal(self) -> None:
-        # The automatic checkpoint cannot reset the file while some reader is always inside it; this one waits for
-        # readers, for a moment, and new ones then start on the database file.
+        # The automatic checkpoint cannot reset the file while some reader is always inside it; this one waits
+        # for readers, for a moment, and new ones then start on the database file.
         if _size(self._path + "-wal") > WAL_KEEP_BYTES:
             self._checkpoint()
 
