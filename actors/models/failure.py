@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -18,7 +18,7 @@ import msgspec
 
 from actors.ids import wall_clock
 from actors.models.provider import ModelError, ModelErrorKind
-from actors.models.text import clean
+from actors.models.text import clean, is_array, is_object
 
 RETRY_AFTER_CAP = 60.0
 """Seconds; a provider may ask for less but not for more."""
@@ -98,6 +98,14 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
             text = text.replace(secret, "[redacted]")
     text = _USERINFO.sub("[redacted]@", _KEY.sub("[redacted]", clean(text)))
     return text if len(text) <= _MESSAGE_LIMIT else text[:_MESSAGE_LIMIT] + "..."
+
+
+class ErrorFrame(Exception):  # noqa: N818 a frame, raised from within the stream
+    """A stream that began with 200 holds an error object; ``frame`` is the vendor's JSON."""
+
+    def __init__(self, frame: Any) -> None:
+        super().__init__("error frame")
+        self.frame = frame
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -186,24 +194,24 @@ def _describe(body: bytes) -> tuple[str, str]:
 
 def _describe_object(value: Any) -> tuple[str, str]:
     """Return message and code of an error in any vendor's shape."""
-    if isinstance(value, list) and value:
-        value = value[0]
-    if isinstance(value, dict):
-        inner = value.get("error", value)
-        if isinstance(inner, dict):
-            message = inner.get("message") or inner.get("detail") or inner.get("msg") or value.get("message")
-            labels = [inner.get("code"), inner.get("type"), value.get("code")]
-            known = [str(label) for label in labels if label and str(label) in _FRAME_STATUS]
-            code = known[0] if known else next((str(label) for label in labels if label), "")
-            if message is None:
-                message = msgspec.json.encode(inner).decode()
-            return (message if isinstance(message, str) else msgspec.json.encode(message).decode()), code
-        value = inner
-    return (value if isinstance(value, str) else msgspec.json.encode(value).decode()), ""
+    outer = value[0] if is_array(value) and value else value
+    if not is_object(outer):
+        return _as_text(outer), ""
+    error = outer.get("error", outer)
+    if not is_object(error):
+        return _as_text(error), ""
+    message = error.get("message") or error.get("detail") or error.get("msg") or outer.get("message")
+    labels = [str(label) for label in (error.get("code"), error.get("type"), outer.get("code")) if label]
+    known = [label for label in labels if label in _FRAME_STATUS]
+    return _as_text(message or error), (known or labels or [""])[0]
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 @contextmanager
-def translated(sdk: Any, origin: Origin) -> Iterator[None]:
+def translated(sdk: Any, origin: Origin) -> Generator[None]:
     """Turn what ``sdk`` and the HTTP layer raise into :class:`ModelError`.
 
     Raises:

@@ -52,7 +52,7 @@ def open_client(environment: Mapping[str, str], connect: Connect | None = None) 
 
 
 class BodyReader:
-    """Reads the body of a streaming response as it arrives, past the layers that httpx puts around each piece."""
+    """Reads the body of a streaming response as it arrives, past the layers httpx puts around a piece."""
 
     def __init__(self, response: httpx2.Response) -> None:
         compressed = response.headers.get("content-encoding", "identity") != "identity"
@@ -95,7 +95,7 @@ class Transport(httpx2.AsyncBaseTransport):
         tls = url.scheme == "https"
         key = (url.host, url.port or (443 if tls else 80), tls)
         data = _encode(request, await _body(request))
-        connection = self._take_idle(key)
+        connection = await self._take_idle(key)
         if connection is not None:
             try:
                 return await connection.exchange(request, data)
@@ -113,14 +113,14 @@ class Transport(httpx2.AsyncBaseTransport):
         for connection in idle:
             await connection.close()
 
-    def _take_idle(self, key: tuple[str, int, bool]) -> _Connection | None:
+    async def _take_idle(self, key: tuple[str, int, bool]) -> _Connection | None:
         pool = self._idle.get(key)
         now = trio.current_time()
         while pool:
             connection = pool.pop()
             if now - connection.idle_since < IDLE_LIMIT and connection.looks_alive():
                 return connection
-            connection.abandon()
+            await connection.close()
         return None
 
     async def _open(self, key: tuple[str, int, bool], request: httpx2.Request) -> trio.abc.Stream:
@@ -176,7 +176,9 @@ class _Connection:
 
     def looks_alive(self) -> bool:
         """Whether nothing has arrived on the idle connection: neither its end nor unasked bytes."""
-        stream = self._stream.transport_stream if isinstance(self._stream, trio.SSLStream) else self._stream
+        stream: object = (
+            self._stream.transport_stream if isinstance(self._stream, trio.SSLStream) else self._stream
+        )
         if not isinstance(stream, trio.SocketStream):
             return True
         if stream.socket.fileno() < 0:
@@ -195,7 +197,7 @@ class _Connection:
             finished = True
         finally:
             if not finished:
-                self.abandon()
+                await self.close()
         self._used = True
         body = _Body(self, request, parser)
         return httpx2.Response(
@@ -238,7 +240,8 @@ class _Connection:
         # A bare scope: this runs once per token, and trio.fail_after costs twice as much.
         try:
             with trio.CancelScope(deadline=trio.current_time() + SILENCE_LIMIT):
-                return await self._stream.receive_some(_READ_SIZE)
+                data = await self._stream.receive_some(_READ_SIZE)
+                return data if isinstance(data, bytes) else bytes(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise httpx2.ReadError(f"connection lost: {error.__cause__ or error}", request=request) from error
         raise httpx2.ReadTimeout(f"the server was silent for {SILENCE_LIMIT:g} s", request=request)
@@ -248,22 +251,10 @@ class _Connection:
         self.idle_since = trio.current_time()
         self._pool.append(self)
 
-    def abandon(self) -> None:
-        """Close at once, without a goodbye and without waiting."""
-        stream = self._stream.transport_stream if isinstance(self._stream, trio.SSLStream) else self._stream
-        match stream:
-            case trio.SocketStream():
-                stream.socket.close()
-            case trio.StapledStream():  # the memory streams of tests
-                stream.send_stream.close()
-                stream.receive_stream.close()
-            case _:
-                raise AssertionError(f"cannot close a {type(stream).__name__} at once")
-
     async def close(self) -> None:
-        """Close without waiting for the peer."""
-        self.abandon()
-        await trio.lowlevel.checkpoint()
+        """Close at once: no goodbye, no waiting for the peer."""
+        with trio.move_on_after(CLOSE_LIMIT, shield=True):  # closing forcefully does not block
+            await trio.aclose_forcefully(self._stream)
 
 
 class _Body(httpx2.AsyncByteStream):
@@ -292,25 +283,23 @@ class _Body(httpx2.AsyncByteStream):
             else:
                 raise httpx2.RemoteProtocolError("the server cut the response off", request=self._request)
         if parser.complete:
-            self._finish()
+            await self._finish()
         return parser.take_body() if parser.body else b""
 
-    def _finish(self) -> None:
+    async def _finish(self) -> None:
         connection, self._connection = self._connection, None
         if connection is None:
             return
         if self._parser.reusable:
             connection.release()
         else:
-            connection.abandon()
+            await connection.close()
 
     async def aclose(self) -> None:
         """Give the connection back if the body is complete, else close it."""
-        if self._parser.complete:
-            self._finish()
-        elif self._connection is not None:
-            self._connection.abandon()
-            self._connection = None
+        if not self._parser.complete:
+            self._parser.reusable = False
+        await self._finish()
 
 
 class _ResponseParser:
@@ -334,12 +323,15 @@ class _ResponseParser:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            if self.complete:
+            if self._ended():  # what follows the response is not part of it
                 self.reusable = False
                 return
             raise httpx2.RemoteProtocolError(
                 f"not a valid HTTP response: {error}", request=request
             ) from error
+
+    def _ended(self) -> bool:
+        return self.complete
 
     def take_body(self) -> bytes:
         """Return and forget what has been parsed of the body."""
@@ -352,7 +344,7 @@ class _ResponseParser:
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status == httpx2.codes.CONTINUE or status // 100 == 1:
+        if status // 100 == 1:
             self.headers.clear()
             return
         self.status = status

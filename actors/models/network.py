@@ -6,7 +6,7 @@ Loopback and injected transports stay allowed: that is where stub servers live.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 _forbidden = False
@@ -23,7 +23,7 @@ def forbid_network() -> None:
 
 
 @contextmanager
-def allow_network() -> Iterator[None]:
+def allow_network() -> Generator[None]:
     """Lift :func:`forbid_network` inside the block, for the tests that are about the real thing."""
     global _forbidden
     before, _forbidden = _forbidden, False

@@ -13,8 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from actors.models.assembly import Assembler
+from actors.models.failure import ErrorFrame
 from actors.models.provider import Message, ModelRequest, Part, ToolSpec, Usage
-from actors.models.text import decode_json_leniently
+from actors.models.sse import ServerSentEvent
+from actors.models.text import decode_event, decode_or_text, is_array, is_object
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _UNSUPPORTED = re.compile(
@@ -253,40 +255,34 @@ class _Function(Struct):
 _DECODER = msgspec.json.Decoder(_Chunk)
 
 
-class ErrorFrame(Exception):  # noqa: N818 a frame, raised from within the stream
-    """The stream holds an error object instead of a chunk."""
-
-    def __init__(self, frame: Any) -> None:
-        super().__init__("error frame")
-        self.frame = frame
-
-
 class ChunkReader:
-    """Feeds an :class:`Assembler` from the dialect's chunks and keeps what the ending needs."""
+    """The dialect's :class:`~actors.models.sdk_stream.EventReader`."""
 
     def __init__(self, assembler: Assembler) -> None:
-        self._assembler = assembler
+        self.assembler = assembler
         self.finish: str | None = None
-        self.refused = False
+        self._refused = False
         self.usage = Usage()
         self.model = ""
         self.response_id = ""
 
-    def read(self, data: bytes) -> None:
-        """Take one chunk (or one whole, unstreamed completion).
+    def read_event(self, event: ServerSentEvent) -> bool:
+        """Take one chunk; see the protocol."""
+        data = event.data.strip()
+        if data == b"[DONE]":
+            return True
+        if not data:
+            return False
+        if event.event == b"error":
+            raise ErrorFrame(decode_or_text(event.data))
+        self.read_document(event.data)
+        return False
 
-        Raises:
-            ErrorFrame: it is an error.
-            ValueError: it is not a chunk of this dialect.
-        """
-        try:
-            chunk = _DECODER.decode(data)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"unexpected shape: {error}") from error
-        except msgspec.DecodeError:
-            chunk = msgspec.convert(decode_json_leniently(data), _Chunk)
+    def read_document(self, data: bytes) -> None:
+        """Take one chunk, or one whole completion, which has the same outline."""
+        chunk = decode_event(_DECODER, _Chunk, data)
         if chunk.error or (chunk.object == "error"):
-            raise ErrorFrame(msgspec.json.decode(data) if chunk.object == "error" else {"error": chunk.error})
+            raise ErrorFrame(decode_or_text(data))
         if chunk.id and isinstance(chunk.id, str):
             self.response_id = chunk.id
         if chunk.model and isinstance(chunk.model, str):
@@ -308,10 +304,10 @@ class ChunkReader:
         if choice.usage:
             self._take_usage(choice.usage)
         if isinstance(choice.finish_reason, str) and choice.finish_reason:
-            self.finish = choice.finish_reason
+            self.finish = "refusal" if self._refused else choice.finish_reason
 
     def _take_delta(self, delta: _Delta) -> None:
-        assembler = self._assembler
+        assembler = self.assembler
         for piece in (delta.reasoning_content, delta.reasoning, delta.thinking):
             if piece and isinstance(piece, str):
                 assembler.add_reasoning(piece)
@@ -323,7 +319,7 @@ class ChunkReader:
             else:
                 self._take_parts(content)
         if delta.refusal and isinstance(delta.refusal, str):
-            self.refused = True
+            self._refused = True
             assembler.add_text(delta.refusal)
         for fragment in delta.tool_calls or ():
             if fragment is not None:
@@ -341,17 +337,17 @@ class ChunkReader:
     def _take_parts(self, content: Any) -> None:
         for kind, text in _part_texts(content):
             if kind == "thinking":
-                self._assembler.add_reasoning(text)
+                self.assembler.add_reasoning(text)
             else:
-                self._assembler.add_text(text)
+                self.assembler.add_text(text)
 
     def _take_usage(self, usage: Any) -> None:
-        if not isinstance(usage, dict):
+        if not is_object(usage):
             return
         prompt = _count(usage.get("prompt_tokens"))
-        details = usage.get("prompt_tokens_details") or {}
+        details: dict[str, Any] = usage.get("prompt_tokens_details") or {}
         cached = _count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens"))
-        output_details = usage.get("completion_tokens_details") or {}
+        output_details: dict[str, Any] = usage.get("completion_tokens_details") or {}
         self.usage = Usage(
             input_tokens=max(prompt - cached, 0),
             output_tokens=_count(usage.get("completion_tokens")),
@@ -363,12 +359,12 @@ class ChunkReader:
 
 def _part_texts(content: Any) -> Iterator[tuple[str, str]]:
     """Yield kind and text of content that comes as a list of parts."""
-    if not isinstance(content, list):
+    if not is_array(content):
         return
     for part in content:
         if isinstance(part, str):
             yield "text", part
-        elif isinstance(part, dict):
+        elif is_object(part):
             kind = "thinking" if part.get("type") in {"thinking", "reasoning"} else "text"
             inner = part.get("text") or part.get("thinking")
             if isinstance(inner, str):

@@ -30,7 +30,7 @@ class SseDecoder:
 
     def __init__(self, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
-        self._rest = b""
+        self._rest: bytes = b""
         self._after_cr = False
         self._at_start = True
         self._event = b""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
+T = TypeVar("T")
 _BAD = re.compile("[\0\ud800-\udfff]")
 _HIGH = re.compile("[\ud800-\udbff]$")
 
@@ -25,17 +26,25 @@ def clean(text: str) -> str:
     return joined.replace("\0", "")
 
 
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a decoded JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether a decoded JSON value is an array."""
+    return isinstance(value, list)
+
+
 def clean_json(value: Any) -> Any:
     """Return ``value`` with every text in it cleaned, keys included."""
-    match value:
-        case str():
-            return clean(value)
-        case dict():
-            return {clean_json(key): clean_json(item) for key, item in value.items()}
-        case list() | tuple():
-            return [clean_json(item) for item in value]
-        case _:
-            return value
+    if isinstance(value, str):
+        return clean(value)
+    if is_object(value):
+        return {clean(key): clean_json(item) for key, item in value.items()}
+    if is_array(value):
+        return [clean_json(item) for item in value]
+    return value
 
 
 def encode_json(value: Any) -> bytes:
@@ -56,6 +65,32 @@ def decode_json_leniently(data: bytes) -> Any:
         ValueError: it is not JSON even so.
     """
     return json.loads(data.decode("utf-8", "replace"), strict=False)
+
+
+def decode_event(decoder: msgspec.json.Decoder[T], kind: type[T], data: bytes) -> T:
+    """Decode an event of a provider's stream, leniently where its text is at fault.
+
+    Raises:
+        ValueError: it is not JSON, or not of this kind.
+    """
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"unexpected shape: {error}") from error
+    except msgspec.DecodeError:
+        value = decode_json_leniently(data)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"unexpected shape: {error}") from error
+
+
+def decode_or_text(data: bytes) -> Any:
+    """Decode JSON, or return the text when it is none."""
+    try:
+        return decode_json_leniently(data)
+    except ValueError:
+        return data.decode("utf-8", "replace")
 
 
 class TextJoiner:

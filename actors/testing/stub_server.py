@@ -118,7 +118,7 @@ def anthropic_event(kind: str, **fields: Any) -> bytes:
 
 def anthropic_text(text: str, chunks: int = 1, delay: float = 0.0) -> Reply:
     """Stream ``text`` in the messages dialect."""
-    message = {"id": "msg_stub", "role": "assistant", "content": [], "model": "stub"}
+    message: dict[str, Any] = {"id": "msg_stub", "role": "assistant", "content": [], "model": "stub"}
     usage = {"input_tokens": 12, "output_tokens": 1}
     head = [
         anthropic_event("message_start", message={**message, "usage": usage}),
