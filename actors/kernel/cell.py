@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 from msgspec import Struct
+from trio.lowlevel import wait_task_rescheduled
 
 from actors.errors import ActorsError, Rejected
 from actors.ids import new_id
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("actors.kernel")
 
-_BATCH = 64
+_BATCH = range(128)
 """Messages handled between two checkpoints when handlers never wait: enough to be fast, few enough to be fair."""
 
 _RUNNING = Exit("stopped", "still running")
@@ -232,7 +233,7 @@ class Cell:
                     await self.predecessor.wait_terminated()
                     self.predecessor = None
                 while exit_ is None:
-                    self._incarnation = incarnation = Incarnation[Any](self)
+                    self._incarnation = incarnation = Incarnation(self)
                     try:
                         exit_ = await self._live(incarnation)
                         continue
@@ -255,40 +256,35 @@ class Cell:
             self._refusal = refusal
             return Exit("stopped", f"refused to start: {refusal}")
         self._started()
-        receive, mailbox, take = actor.receive, self.mailbox, self.mailbox.take
-        left = _BATCH
+        receive, mailbox, task = actor.receive, self.mailbox, trio.lowlevel.current_task()
         while True:
-            if left == 0:
-                await trio.lowlevel.checkpoint()
-                left = _BATCH
-            left -= 1
-            item = take()
-            if item is None:
-                if (exit_ := self._may_end(ctx)) is not None:
-                    return exit_
-                await mailbox.wait()
-                left = _BATCH
-            elif type(item) is Asked:
-                self._asked = (
-                    item  # stays set if receive raises: whoever ends the incarnation settles it (K4)
-                )
-                try:
-                    reply = await receive(item.message, ctx)
-                except Rejected as refusal:
-                    item.fail(refusal)
+            for _ in _BATCH:
+                item = mailbox.take()
+                if item is None:
+                    break
+                if (cls := type(item)) is Asked:
+                    self._asked = item  # stays set if receive raises: whoever ends the incarnation settles it (K4)
+                    try:
+                        reply = await receive(item.message, ctx)
+                    except Rejected as refusal:
+                        item.fail(refusal)
+                    else:
+                        item.settle(reply)
+                    self._asked = None
+                elif cls is Stop:
+                    self._begin_to_stop(ctx)
                 else:
-                    item.settle(reply)
-                self._asked = None
-            elif type(item) is Stop:
-                self._begin_to_stop(ctx)
+                    message = self._open(item) if cls in _SEALED else item
+                    try:
+                        await receive(message, ctx)
+                    except Rejected as refusal:
+                        log.debug("told message rejected", extra={"address": str(self.address), "code": refusal.code})
             else:
-                message = self._open(item)
-                try:
-                    await receive(message, ctx)
-                except Rejected as refusal:
-                    log.debug(
-                        "told message rejected", extra={"address": str(self.address), "code": refusal.code}
-                    )
+                await trio.lowlevel.checkpoint()
+                continue
+            if (exit_ := self._may_end(ctx)) is not None:
+                return exit_
+            await wait_task_rescheduled(mailbox.park(task))
 
     async def _recover(self, incarnation: Incarnation[Any], crashes: list[float]) -> Exit | None:
         """Clear up after a crash and rest. Return None for another incarnation, else the exit."""
@@ -429,3 +425,4 @@ class Cell:
 
 
 _STOP = Stop()
+_SEALED = frozenset({WorkEnded, Escalation})

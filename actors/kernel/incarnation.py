@@ -14,7 +14,7 @@ from actors.kernel.address import Address
 from actors.kernel.errors import ActorStopped
 from actors.kernel.gate import Gate
 from actors.kernel.killswitch import KillSwitch
-from actors.kernel.message import Control, Exit, Terminated
+from actors.kernel.message import URGENT, Exit, Terminated
 from actors.kernel.ref import Ref
 from actors.kernel.supervision import RestartPolicy
 from actors.kernel.timer import Timer
@@ -149,7 +149,7 @@ class Incarnation(Generic[M]):
         self._timers = [timer for timer in self._timers if timer.pending]
         timer = self._cell.system.timers.at(
             trio.current_time() + seconds,
-            partial(self._cell.mailbox.deliver, message, urgent=isinstance(message, Control)),
+            partial(self._cell.mailbox.deliver, message, URGENT[type(message)]),
         )
         self._timers.append(timer)
         return timer

@@ -7,6 +7,7 @@ It orders, bounds and parks; it does not know what messages mean. What lies in a
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -38,24 +39,27 @@ class MailboxStatistics(Struct, frozen=True):
     senders_waiting: int
 
 
-class Asked(Generic[R]):
-    """A request and the slot for its reply; the asking task parks on it. Settled exactly once (K4)."""
+class Asked(Struct, Generic[R]):
+    """A request and the slot for its reply; the asking task parks on it. Settled exactly once (K4).
 
-    __slots__ = ("error", "message", "settled", "task", "value")
+    Attributes:
+        message: The request.
+        task: Who waits; None once settled, or when the asker was cancelled.
+        reply: The reply, once settled.
+        error: What to raise in the asker instead, once failed.
+    """
 
-    value: R
+    message: Request[R]
+    task: Task | None
+    reply: R | None = None
+    error: Exception | None = None
+    settled: bool = False
 
-    def __init__(self, message: Request[R], task: Task) -> None:
-        self.message = message
-        self.task: Task | None = task
-        self.error: Exception | None = None
-        self.settled = False
-
-    def settle(self, value: R) -> None:
-        """Hand ``value`` to the asker, if it still waits."""
+    def settle(self, reply: R) -> None:
+        """Hand ``reply`` to the asker, if it still waits."""
         assert not self.settled, "K4: a reply is settled once"
         self.settled = True
-        self.value = value
+        self.reply = reply
         if (task := self.task) is not None:
             self.task = None
             reschedule(task)
@@ -69,17 +73,8 @@ class Asked(Generic[R]):
             self.task = None
             reschedule(task)
 
-    async def wait(self) -> R:
-        """Park until settled; to be called by the task given, before anything else can run.
-
-        Cancellation: the request stays in the mailbox and is still handled; its reply goes nowhere.
-        """
-        await wait_task_rescheduled(self._leave)
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-    def _leave(self, _: RaiseCancelT) -> Abort:
+    def abandon(self, _: RaiseCancelT) -> Abort:
+        """Abort function of the waiting asker: the request is still handled, its reply goes nowhere."""
         self.task = None
         return Abort.SUCCEEDED
 
@@ -89,7 +84,7 @@ class _Sender:
 
     __slots__ = ("accepted", "item", "task", "urgent")
 
-    def __init__(self, item: object, *, urgent: bool) -> None:
+    def __init__(self, item: object, urgent: bool) -> None:
         self.item = item
         self.urgent = urgent
         self.task = current_task()
@@ -106,9 +101,11 @@ class Mailbox:
 
     __slots__ = (
         "_address",
-        "_bounds",
         "_control",
+        "_control_bound",
+        "_handed",
         "_mail",
+        "_mail_bound",
         "_reader",
         "_sealed",
         "_senders",
@@ -118,53 +115,63 @@ class Mailbox:
 
     def __init__(self, address: Address, bounds: Bounds) -> None:
         self._address = address
-        self._bounds = bounds
+        self._mail_bound = bounds.mail
+        self._control_bound = bounds.control
         # A deque costs 600 bytes even when empty, so a parked mailbox has none.
         self._mail: deque[object] | None = None
         self._control: deque[object] | None = None
         self._signals: deque[object] | None = None
         self._senders: deque[_Sender] | None = None
         self._reader: Task | None = None
+        self._handed: object | None = None
         self._sealed = False
         self.closed = False
 
-    def offer(self, item: object, *, urgent: bool) -> bool:
+    def offer(self, item: object, urgent: bool) -> bool:
         """Put ``item`` into its lane and return True, or return False when the lane is full or the box closed."""
         lane = self._control if urgent else self._mail
-        if lane is None:
-            if self.closed:
-                return False
-            lane = self._new_lane(urgent=urgent)
-        elif len(lane) >= (self._bounds.control if urgent else self._bounds.mail):
+        if lane is not None:
+            if len(lane) < (self._control_bound if urgent else self._mail_bound):
+                lane.append(item)
+                return True
             return False
-        lane.append(item)
-        if (reader := self._reader) is not None:
+        if self.closed:
+            return False
+        reader = self._reader
+        if urgent:
+            self._control = deque((item,))
+        elif reader is None:
+            self._mail = deque((item,))
+        else:
+            # Everything is empty, and the reader looks into this slot before the mail lane: no deque is needed.
+            self._handed = item
+        if reader is not None:
             self._reader = None
             reschedule(reader)
         return True
 
-    def put_nowait(self, item: object, *, urgent: bool) -> None:
+    def put_nowait(self, item: object, urgent: bool) -> None:
         """Put ``item`` into its lane.
 
         Raises:
             MailboxFull: the lane is at its bound.
             ActorStopped: the mailbox is closed.
         """
-        if not self.offer(item, urgent=urgent):
+        if not self.offer(item, urgent):
             if self.closed:
                 raise ActorStopped(self._address, "its mailbox is closed")
             raise MailboxFull(self._address, "control" if urgent else "mail")
 
-    async def put(self, item: object, *, urgent: bool) -> bool:
+    async def put(self, item: object, urgent: bool) -> bool:
         """Put ``item`` into its lane, waiting for room; who waits first, puts first. False when the box is closed.
 
         Cancellation: the item was not put. Checkpoint: only when there is no room at once.
         """
-        if self.offer(item, urgent=urgent):
+        if self.offer(item, urgent):
             return True
         if self.closed:
             return False
-        sender = _Sender(item, urgent=urgent)
+        sender = _Sender(item, urgent)
         if self._senders is None:
             self._senders = deque()
         self._senders.append(sender)
@@ -177,13 +184,14 @@ class Mailbox:
         await wait_task_rescheduled(leave)
         return sender.accepted
 
-    def deliver(self, message: object, *, urgent: bool) -> None:
+    def deliver(self, message: object, urgent: bool) -> None:
         """Put a message that the actor itself caused into its lane, whatever the bound; dropped when closed."""
         if self.closed:
             return
-        lane = (self._control if urgent else self._mail) or self._new_lane(urgent=urgent)
-        lane.append(message)
-        self.wake()
+        if not self.offer(message, urgent):
+            lane = self._control if urgent else self._mail
+            assert lane is not None, "only a full lane refuses"
+            lane.append(message)
 
     def signal(self, item: object) -> bool:
         """Put one of the kernel's own signals ahead of everything; never full. False when the box is sealed."""
@@ -203,6 +211,9 @@ class Mailbox:
             return self._signals.popleft()
         if self._control:
             item = self._control.popleft()
+        elif (item := self._handed) is not None:
+            self._handed = None
+            return item
         elif self._mail:
             item = self._mail.popleft()
         else:
@@ -211,12 +222,15 @@ class Mailbox:
             self._admit()
         return item
 
-    async def wait(self) -> None:
-        """Park until something may be there to take. For the one reader, and only after ``take`` returned None."""
+    def park(self, reader: Task) -> Callable[[RaiseCancelT], Abort]:
+        """Let ``reader`` be rescheduled by the next item, and return its abort function.
+
+        For the one reader, when :meth:`take` returned None: ``await wait_task_rescheduled(mailbox.park(task))``.
+        """
         assert self._reader is None, "a mailbox has one reader"
         self._mail = self._control = self._signals = None
-        self._reader = current_task()
-        await wait_task_rescheduled(self._stop_reading)
+        self._reader = reader
+        return self._unpark
 
     def wake(self) -> None:
         """Let the parked reader look around although nothing was put."""
@@ -230,8 +244,9 @@ class Mailbox:
         The kernel's signals may still come and be taken.
         """
         self.closed = True
-        unread = [*(self._control or ()), *(self._mail or ())]
-        self._control = self._mail = None
+        handed = () if self._handed is None else (self._handed,)
+        unread = [*(self._control or ()), *handed, *(self._mail or ())]
+        self._control = self._mail = self._handed = None
         senders, self._senders = self._senders, None
         for sender in senders or ():
             reschedule(sender.task)
@@ -247,7 +262,7 @@ class Mailbox:
     def statistics(self) -> MailboxStatistics:
         """Return how much waits where."""
         return MailboxStatistics(
-            mail=len(self._mail or ()),
+            mail=len(self._mail or ()) + (self._handed is not None),
             control=len(self._control or ()) + len(self._signals or ()),
             senders_waiting=len(self._senders or ()),
         )
@@ -255,27 +270,19 @@ class Mailbox:
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits in any lane."""
-        return not (self._mail or self._control or self._signals)
+        return not (self._mail or self._control or self._signals) and self._handed is None
 
     @property
     def is_parked(self) -> bool:
         """Whether the reader waits for something to come."""
         return self._reader is not None
 
-    def _new_lane(self, *, urgent: bool) -> deque[object]:
-        lane: deque[object] = deque()
-        if urgent:
-            self._control = lane
-        else:
-            self._mail = lane
-        return lane
-
     def _admit(self) -> None:
         """Give the room just made to whoever has waited longest for that lane."""
         senders = self._senders
         assert senders is not None
         for sender in senders:
-            if self.offer(sender.item, urgent=sender.urgent):
+            if self.offer(sender.item, sender.urgent):
                 senders.remove(sender)
                 sender.accepted = True
                 reschedule(sender.task)
@@ -283,6 +290,6 @@ class Mailbox:
         if not senders:
             self._senders = None
 
-    def _stop_reading(self, _: RaiseCancelT) -> Abort:
+    def _unpark(self, _: RaiseCancelT) -> Abort:
         self._reader = None
         return Abort.SUCCEEDED

@@ -25,6 +25,18 @@ class Control(Struct, frozen=True):
     """A message that overtakes mail. It waits for the message in progress and never interrupts it (K3)."""
 
 
+class _Urgency(dict[type, bool]):
+    """Whether messages of a class overtake mail; remembered, because ``isinstance`` costs more than the queueing."""
+
+    def __missing__(self, cls: type) -> bool:
+        self[cls] = urgent = issubclass(cls, Control)
+        return urgent
+
+
+URGENT = _Urgency()
+"""``URGENT[type(message)]``: whether it goes to the control lane."""
+
+
 class Exit(Struct, frozen=True):
     """Why an actor is gone.
 

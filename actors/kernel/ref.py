@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import trio
-from trio.lowlevel import current_task
+from trio.lowlevel import current_task, wait_task_rescheduled
 
 from actors.kernel.address import Address
 from actors.kernel.errors import ActorStopped, AskCycle, MailboxFull
 from actors.kernel.mailbox import Asked
-from actors.kernel.message import Control, Exit, Request
+from actors.kernel.message import URGENT, Exit, Request
 
 if TYPE_CHECKING:
     from actors.kernel.cell import Cell
@@ -49,10 +49,10 @@ class Ref(Generic[M_contra]):
             MailboxFull: the lane is at its bound.
             ActorStopped: a child that is gone, or the system is closing.
         """
-        urgent = isinstance(message, Control)
+        urgent = URGENT[type(message)]
         cell = self._cell
-        if cell is None or not cell.mailbox.offer(message, urgent=urgent):
-            self._deliver(message, urgent=urgent)
+        if cell is None or not cell.mailbox.offer(message, urgent):
+            self._deliver(message, urgent)
 
     async def send(self, message: M_contra) -> None:
         """Like :meth:`tell`, but wait for room. For use downward only: towards those who never wait for the sender.
@@ -64,10 +64,10 @@ class Ref(Generic[M_contra]):
         Cancellation: the message was not put. Checkpoint: always.
         """
         await trio.lowlevel.checkpoint()
-        urgent = isinstance(message, Control)
+        urgent = URGENT[type(message)]
         while True:
             try:
-                self._deliver(message, urgent=urgent)
+                self._deliver(message, urgent)
             except MailboxFull:
                 assert (cell := self._cell) is not None
             else:
@@ -76,7 +76,7 @@ class Ref(Generic[M_contra]):
             if asker is not None:
                 asker.begin_waiting_for(cell)
             try:
-                if await cell.mailbox.put(message, urgent=urgent):
+                if await cell.mailbox.put(message, urgent):
                     return
             finally:
                 if asker is not None:
@@ -98,12 +98,15 @@ class Ref(Generic[M_contra]):
         asker = acting_cell.get()
         if asker is not None:
             return await self._ask_within(asker, request)
-        asked = Asked(request, current_task())
-        urgent = isinstance(request, Control)
+        asked: Asked[R] = Asked(request, current_task())
+        urgent = URGENT[type(request)]
         cell = self._cell
-        if cell is None or not cell.mailbox.offer(asked, urgent=urgent):
-            self._deliver(asked, urgent=urgent)
-        return await asked.wait()
+        if cell is None or not cell.mailbox.offer(asked, urgent):
+            self._deliver(asked, urgent)
+        await wait_task_rescheduled(asked.abandon)
+        if asked.error is not None:
+            raise asked.error
+        return cast("R", asked.reply)
 
     async def stop(self, grace: float) -> Exit:
         """Ask the actor to end after the message in progress; cancel it after ``grace`` seconds; wait for its end.
@@ -142,19 +145,19 @@ class Ref(Generic[M_contra]):
             return self._cell
         return self._system.find(self.address)
 
-    def _deliver(self, item: object, *, urgent: bool) -> None:
+    def _deliver(self, item: object, urgent: bool) -> None:
         """Put ``item`` where the actor lives now, activating it when it does not."""
         cell = self._cell
         if cell is None or cell.mailbox.closed:
             if self._system is None:
                 raise ActorStopped(self.address, "it has ended")
             self._cell = cell = self._system.activate(self.address)
-        cell.mailbox.put_nowait(item, urgent=urgent)
+        cell.mailbox.put_nowait(item, urgent)
 
     async def _ask_within(self, asker: Cell, request: Request[R]) -> R:
         """Ask on behalf of an actor's handler: note who waits for whom, so that a circle is found before it closes."""
-        asked = Asked(request, current_task())
-        urgent = isinstance(request, Control)
+        asked: Asked[R] = Asked(request, current_task())
+        urgent = URGENT[type(request)]
         cell = self._cell
         if cell is None or cell.mailbox.closed:
             if self._system is None:
@@ -162,10 +165,13 @@ class Ref(Generic[M_contra]):
             self._cell = cell = self._system.activate(self.address)
         asker.begin_waiting_for(cell)
         try:
-            cell.mailbox.put_nowait(asked, urgent=urgent)
-            return await asked.wait()
+            cell.mailbox.put_nowait(asked, urgent)
+            await wait_task_rescheduled(asked.abandon)
         finally:
             asker.end_waiting_for(cell)
+        if asked.error is not None:
+            raise asked.error
+        return cast("R", asked.reply)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ref) and self.address == other.address

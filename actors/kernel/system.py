@@ -182,7 +182,8 @@ class System:
     ) -> None:
         """Run ``work`` in a task of its own."""
         self._works += 1
-        self._context.run(partial(self._nursery.start_soon, work.run, fn, args, done, name=work.name))
+        run = partial(work.run, fn, args, done)
+        self._context.run(partial(self._nursery.start_soon, run, name=work.name))
 
     def work_ended(self) -> None:
         """Count a piece of work less."""
