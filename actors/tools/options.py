@@ -1,7 +1,7 @@
 """The options of each toolset type as users write them in YAML; the configuration checks files against these.
 
-The keys common to every toolset (``type``, ``tools``, ``instruction``, ``toon``, ``readonly``, ``model``, ``defer``)
-are in :class:`Common`. Each type's struct lists its own keys, with unknown keys forbidden.
+The keys common to every toolset (``type``, ``tools``, ``instruction``, ``toon``, ``readonly``, ``model``,
+``defer``) are in :class:`Common`. Each type's struct lists its own keys, with unknown keys forbidden.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Common(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 
 
 class ShellOptions(Common, frozen=True, kw_only=True):
-    """``sudo_askpass`` names the program sudo may ask for a password; ``safer`` is accepted and has no effect."""
+    """``sudo_askpass``: program that sudo asks for a password; ``safer`` is accepted and has no effect."""
 
     env: Environment = field(default_factory=dict[str, str])
     sudo_askpass: bool | str = False
@@ -45,14 +45,14 @@ class ShellOptions(Common, frozen=True, kw_only=True):
 
 
 class PostEdit(Struct, frozen=True, forbid_unknown_fields=True):
-    """A command run after a file whose name matches ``path`` (a glob) was written; ``$path`` names the file."""
+    """A command run after a file matching the glob ``path`` was written; ``$path`` names the file."""
 
     path: str
     cmd: str
 
 
 class FilesystemOptions(Common, frozen=True, kw_only=True):
-    """``allow_list`` adds directories beside the working directory; ``deny_list`` takes paths away, and wins."""
+    """``allow_list`` adds directories to the working directory; ``deny_list`` takes paths away, and wins."""
 
     ignore_vcs: bool = True
     post_edit: list[PostEdit] = field(default_factory=list[PostEdit])

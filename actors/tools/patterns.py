@@ -1,7 +1,7 @@
-"""The pattern language of permission rules: ``tool`` or ``tool:argument=glob[:argument=glob]...``.
+r"""The pattern language of permission rules: ``tool`` or ``tool:argument=glob[:argument=glob]...``.
 
-Matching ignores case. ``*`` and ``?`` match anything, newlines and slashes included; ``[...]`` is a class, ``\\``
-takes the next character literally. What a match means is :mod:`actors.tools.policy`'s business.
+Matching ignores case. ``*`` and ``?`` match anything, newlines and slashes included; ``[...]`` is a class,
+``\\`` takes the next character literally. What a match means is :mod:`actors.tools.policy`'s business.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def is_exact(glob: str) -> bool:
 
 
 def matches_call(rule: str, tool: str, arguments: Mapping[str, JSON]) -> bool:
-    """Tell whether a rule matches a call, taking arguments only as they stand. A missing argument never matches."""
+    """Tell whether a rule matches a call as it stands. A missing argument never matches."""
     pattern = parse(rule)
     return matches(pattern.tool, tool) and all(
         name in arguments and matches(glob, as_text(arguments[name])) for name, glob in pattern.conditions
@@ -107,7 +107,7 @@ def _compile(glob: str, *, whole_words: bool) -> re.Pattern[str]:
 
 
 def _class_end(glob: str, start: int) -> int:
-    """Return where the class that begins at ``start`` closes; 0 when it does not, and ``[`` is then literal."""
+    """Return where the class that begins at ``start`` closes; 0 when it does not (``[`` is then literal)."""
     first = start + (glob[start : start + 1] in {"!", "^"})
     return max(glob.find("]", first + 1), 0)
 

@@ -1,7 +1,8 @@
 """Whether a tool call may run: rules, safety mode and the call's label, as pure functions of values.
 
-Order of the decision: every deny rule first; then what the calling agents' rules say; then session rules (allow, then
-ask), then team rules (allow, then ask), and last the safety mode. A deny therefore holds whoever else allows.
+Order of the decision: every deny rule first; then what the calling agents' rules say; then session rules
+(allow, then ask), then team rules (allow, then ask), and last the safety mode. A deny therefore holds whoever
+else allows.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def decide(
         mode: The session's safety mode.
         session: The session's rules.
         team: The rules of the YAML file and the user's configuration.
-        callers: Rules of the sessions that this one works for, nearest first. Where they and this session's own tiers
+        callers: Rules of the sessions that this one works for, nearest first. Where they and this session's
+        own tiers
             both have an opinion, the stricter one holds: deny over ask over allow.
     """
     label = label_call(definition, arguments)
@@ -122,7 +124,7 @@ def decide(
 
 
 def compose(opinions: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, str] | None:
-    """Return the strictest of several ``(outcome, rule)`` pairs, the first of equals; ``None`` if there is none."""
+    """Return the strictest of several ``(outcome, rule)`` pairs, the first of equals; ``None`` of none."""
     return max(opinions, key=lambda opinion: _STRICTNESS[opinion[0]], default=None)
 
 
@@ -153,8 +155,7 @@ def _first(
 ) -> str:
     """Return the first rule that matches, or an empty text.
 
-    Args:
-        narrow: An allow rule without conditions does not cover a command line that is not one simple command.
+    With ``narrow``, even a rule without conditions covers a command line only if it is one simple command.
     """
     for rule in rules:
         pattern = patterns.parse(rule)
@@ -198,7 +199,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _spellings(value: JSON) -> Iterator[str]:
-    """Yield the texts under which a forbidding rule should know an argument: as it is, tidied as a path, each item."""
+    """Yield the texts under which a forbidding rule should know an argument: as it is, as a tidy path, each item."""
     text = patterns.as_text(value)
     yield text
     if isinstance(value, str):

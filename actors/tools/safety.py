@@ -1,7 +1,7 @@
 """How dangerous a call looks: safe, destructive or unknown, and how far the damage would reach.
 
-A label decides only what a safety mode asks about; it never refuses a call. The tables of command lines are in
-:mod:`actors.tools.safety_tables`.
+A label decides only what a safety mode asks about; it never refuses a call. The tables of command lines are
+in :mod:`actors.tools.safety_tables`.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def label_call(definition: Definition, arguments: Mapping[str, JSON]) -> Label:
 def label_command(line: str) -> Label:
     """Label a shell command line.
 
-    Destructive if any command in it is, with the widest reach of them. Safe only if it is one simple command of the
-    safe table, without an option that makes it write or run something.
+    Destructive if any command in it is, with the widest reach of them. Safe only if it is one simple command
+    of the safe table, without an option that makes it write or run something.
     """
     worst: Label | None = None
     for text in (*shell_syntax.programs(line), line):

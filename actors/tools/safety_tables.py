@@ -17,7 +17,9 @@ _SAFE: dict[str, str] = {
     ),
     "search": "grep|egrep|fgrep|rg|ag|which|whereis|type",
     "text": "echo|cut|uniq|jq|column|fold|rev|seq|true|false|test",
-    "system": "whoami|id|groups|uname|uptime|date|hostname|ps|free|lscpu|lsblk|nproc|arch|printenv|locale|who|w|tty",
+    "system": (
+        "whoami|id|groups|uname|uptime|date|hostname|ps|free|lscpu|lsblk|nproc|arch|printenv|locale|who|w|tty"
+    ),
     "git": (
         "git status|git log|git diff|git show|git blame|git rev-parse|git ls-files|git ls-tree|git describe|"
         "git shortlog|git remote -v|git stash list|git cat-file|git grep|git branch --list|git tag --list|"
@@ -27,7 +29,9 @@ _SAFE: dict[str, str] = {
         "docker ps|docker images|docker logs|docker inspect|docker version|docker info|docker stats|docker top|"
         "docker compose ps|kubectl get|kubectl describe|kubectl logs|kubectl version|kubectl top"
     ),
-    "packages": "pip list|pip show|pip freeze|npm ls|npm list|npm view|go version|go list|cargo tree|cargo metadata",
+    "packages": (
+        "pip list|pip show|pip freeze|npm ls|npm list|npm view|go version|go list|cargo tree|cargo metadata"
+    ),
     "versions": "python --version|python3 --version|node --version|npm --version|ruby --version|java -version",
 }
 

@@ -1,7 +1,7 @@
-"""Reading a shell command line without running it: is it one simple command, and which commands does it contain?
+"""Reading a shell command line without running it: is it one simple command, which does it contain?
 
-The reader errs on one side only: what it calls simple runs exactly one program with plain words. It is no shell, and
-a list of forbidden commands built on it is a help against accidents, not a sandbox.
+The reader errs on one side only: what it calls simple runs exactly one program with plain words. It is no
+shell, and a list of forbidden commands built on it is a help against accidents, not a sandbox.
 """
 
 from __future__ import annotations
@@ -12,12 +12,51 @@ from msgspec import Struct
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^]]*\])?\+?=")
 _RESERVED = frozenset(
-    "if then elif else fi while until do done for case esac select function coproc { } ! [[ ]]".split()
+    {
+        "if",
+        "then",
+        "elif",
+        "else",
+        "fi",
+        "while",
+        "until",
+        "do",
+        "done",
+        "for",
+        "case",
+        "esac",
+        "select",
+        "function",
+        "coproc",
+        "{",
+        "}",
+        "!",
+        "[[",
+        "]]",
+    }
 )
 _WRAPPERS = frozenset(
-    "env sudo doas command builtin exec eval nohup nice ionice time timeout setsid stdbuf xargs chroot su".split()
+    {
+        "env",
+        "sudo",
+        "doas",
+        "command",
+        "builtin",
+        "exec",
+        "eval",
+        "nohup",
+        "nice",
+        "ionice",
+        "time",
+        "timeout",
+        "setsid",
+        "stdbuf",
+        "xargs",
+        "chroot",
+        "su",
+    }
 )
-_SHELLS = frozenset("sh bash dash zsh ksh fish ash busybox".split())
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "busybox"})
 _MAX_DEPTH = 12
 
 
@@ -29,8 +68,10 @@ class Command(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
-    """What a line contains. ``simple`` means: one program, no operator, redirect, expansion of commands, prefix
-    assignment, wrapper such as ``sudo``, comment, or unbalanced quote.
+    """What a line contains.
+
+    ``simple`` means: one program; no operator, redirect, command substitution, prefix assignment, wrapper such as
+    ``sudo``, comment or unbalanced quote.
     """
 
     simple: bool
@@ -47,8 +88,10 @@ def read(line: str) -> Reading:
 
 
 def spellings(line: str) -> tuple[str, ...]:
-    """Return every text a forbidding rule should be tried on: the line, its commands, these without quotes, without
-    directory, without wrappers, and the lines given to ``sh -c`` and ``eval``.
+    """Return every text a forbidding rule should be tried on.
+
+    The line, its commands, these without quotes, without directory and without wrappers, and the lines given to
+    ``sh -c`` and ``eval``.
     """
     found: dict[str, None] = {line: None, line.strip(): None}
     _collect(line, found, 0)
@@ -94,7 +137,7 @@ def _all_commands(line: str, depth: int) -> list[Command]:
 
 
 def _inner_lines(words: tuple[str, ...]) -> list[str]:
-    """Return the command lines that a command's words carry: ``sh -c LINE``, ``eval WORDS``, ``xargs WORDS``."""
+    """Return the command lines that a command's words carry: ``sh -c LINE``, ``eval WORDS``."""
     words = tuple(words)
     while words:
         name = words[0].rpartition("/")[2]

@@ -46,9 +46,9 @@ class Media(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolResult(Struct, frozen=True, omit_defaults=True):
-    """What a call produced. ``output`` is what the model reads; it is valid UTF-8 without NUL or lone surrogates.
+    """What a call produced.
 
-    ``terminal`` ends the run when the call succeeds (a ``task_complete`` tool).
+    ``output`` is what the model reads; it is valid UTF-8 without NUL or lone surrogates. ``terminal`` ends the run when the call succeeds (a ``task_complete`` tool).
     """
 
     output: str
@@ -122,7 +122,9 @@ class Tool(Protocol):
     """One callable tool."""
 
     @property
-    def definition(self) -> Definition: ...
+    def definition(self) -> Definition:
+        """The tool as models see it."""
+        ...
 
     async def run(self, arguments: Mapping[str, JSON], context: ToolContext) -> ToolResult:
         """Do it. ``arguments`` is an object that passed the schema.
@@ -138,16 +140,28 @@ class Tool(Protocol):
 class Toolset(Protocol):
     """A group of tools with a common life: opened for a session, closed with it.
 
-    ``tools`` may change between two steps (an MCP server's list); ``instruction`` is added to the system prompt.
+    ``tools`` may change between two steps (an MCP server's list); ``instruction`` is added to the system
+    prompt.
     """
 
-    name: str
-    instruction: str
+    @property
+    def name(self) -> str:
+        """The toolset's type or given name, for messages about it."""
+        ...
+
+    @property
+    def instruction(self) -> str:
+        """Text for the system prompt; empty for none."""
+        ...
 
     async def start(self) -> None:
         """Connect what it needs; idempotent. Raises: ToolError when it cannot; the run goes on without it."""
         ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """End what it started; idempotent."""
+        ...
 
-    def tools(self) -> Sequence[Tool]: ...
+    def tools(self) -> Sequence[Tool]:
+        """Return the tools as they are now."""
+        ...
