@@ -17,7 +17,7 @@ from actors.journal.log import (
 from actors.journal.memory import open_memory
 from actors.journal.ring import Frame
 from actors.journal.sqlite import open_sqlite
-from actors.journal.tail import Follower, Gap, Tail, Tails, open_follower
+from actors.journal.tail import Follower, Gap, Tail, Tails, open_follower, open_tails
 
 __all__ = [
     "Append",
@@ -40,4 +40,5 @@ __all__ = [
     "open_follower",
     "open_memory",
     "open_sqlite",
+    "open_tails",
 ]

@@ -50,7 +50,7 @@ class Job(Generic[T_co]):
 
 
 def commit(db: apsw.Connection, path: str, jobs: Sequence[Job[object]]) -> None:
-    """Run the jobs in one transaction and settle each one's outcome; nothing a job or the disk does is raised.
+    """Run the jobs in one transaction and settle each one's outcome; what a job or the disk does is not raised.
 
     A refused job has changed nothing and disturbs no other. A job that breaks half-way (a projection's bug)
     fails alone: the transaction is rolled back and run again with a savepoint around each job, a price that

@@ -55,6 +55,7 @@ class Ring:
         self._frames: list[Frame] = []
         self._bytes = 0
         self._durable = 0
+        self._fresh = True
         self._parked: dict[trio.lowlevel.Task, None] = {}
 
     @property
@@ -63,15 +64,19 @@ class Ring:
         return max(self.floor, self._frames[-1].seq) if self._frames else self.floor
 
     def attach(self) -> None:
-        """Count a publisher; what its predecessor left is in the log, or was lost with it."""
+        """Count a publisher in."""
         self.publishers += 1
         self.ended = False
-        self._drop_frames()
+        self._fresh = True
 
     def publish(self, frames: Sequence[Frame]) -> None:
         """Add frames in rising order and wake everybody who waits."""
         if not frames:
             return
+        if self._fresh and frames[0].seq != self.top + 1:
+            # Another process may have written in between; what the predecessor left is stored or lost with it.
+            self._drop_frames()
+        self._fresh = False
         if not self._frames:
             self.floor = max(self.floor, frames[0].seq - 1)
         last = self._frames[-1].seq if self._frames else 0

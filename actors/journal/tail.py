@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from actors.errors import ActorsError
 from actors.journal.log import EventLog, Head, Record
+from actors.journal.memory import MemoryLog
 from actors.journal.ring import Frame, Ring
 from actors.journal.rows import read_head
 
@@ -114,8 +115,7 @@ class Tails:
     async def poll(self, log: EventLog, every: float = 1.0) -> None:
         """Watch, for ever, the streams that are followed but not published here: another process may write.
 
-        Start it once beside the log, unless no other process can reach the log. It sleeps while there is no
-        such stream, and looks at heads only when the database has changed.
+        It sleeps while there is no such stream, and looks at heads only when the database has changed.
 
         Args:
             log: The log the followers read.
@@ -136,6 +136,20 @@ class Tails:
                 ring = self._unpublished.get(name)
                 if ring is not None:
                     _learn(ring, head)
+
+
+@asynccontextmanager
+async def open_tails(log: EventLog, every: float = 1.0) -> AsyncGenerator[Tails]:
+    """Open a process's live ends over ``log``, with a task that does :meth:`Tails.poll` beside them.
+
+    A journal in memory is not polled: no other process can write it.
+    """
+    tails = Tails()
+    async with trio.open_nursery() as nursery:
+        if not isinstance(log, MemoryLog):
+            nursery.start_soon(tails.poll, log, every)
+        yield tails
+        nursery.cancel_scope.cancel()
 
 
 def _changed_heads(seen: dict[int, object], names: Sequence[str], db: apsw.Connection) -> dict[str, Head]:
