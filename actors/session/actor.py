@@ -14,19 +14,20 @@ from typing import Literal, TypeVar, assert_never
 import msgspec
 import trio
 
-from actors.agent.host import Decision, RunFacts
-from actors.agent.messages import ApprovalDecided, ElicitationAnswered, RunStarted
 from actors.agent.closing import ClosingReason, closing_events
+from actors.agent.host import RunFacts
+from actors.agent.messages import ApprovalDecided, ElicitationAnswered
 from actors.agent.run import opening_events, run_agent
 from actors.agent.team import Team, open_team
 from actors.errors import Conflict, NotFound
 from actors.ids import new_id
 from actors.journal.log import SequenceConflict
-from actors.kernel import Actor, Context, Control, Outcome, Work
+from actors.kernel import Actor, Context, Control, Gate, Outcome, Work
 from actors.models.provider import Message
 from actors.session import codec, decide
 from actors.session import messages as m
 from actors.session.approvals import Desk
+from actors.session.create import stream_of
 from actors.session.host import SessionHost
 from actors.session.recorder import Recorder, StorageFailed
 from actors.session.services import SessionServices
@@ -43,7 +44,7 @@ class RunFinished(Control, frozen=True):
     """The run's work ended, one way or another."""
 
     run_id: str
-    outcome: Outcome[object]
+    outcome: Outcome[None]
 
 
 class Publish(Control, frozen=True):
@@ -54,6 +55,7 @@ class Publish(Control, frozen=True):
 
 Command = (
     m.GetView
+    | m.GetModels
     | m.StartRun
     | m.CancelRun
     | m.Steer
@@ -108,11 +110,13 @@ class SessionActor(Actor[Command]):
             await self._load()
             raise
 
-    async def _receive(self, message: Command, ctx: Context[Command]) -> object:  # noqa: C901, PLR0911, PLR0912
+    async def _receive(self, message: Command, ctx: Context[Command]) -> object:
         state = self._state
         match message:
             case m.GetView():
                 return self._view()
+            case m.GetModels():
+                return self._models()
             case m.StartRun():
                 return await self._start_run(message, ctx)
             case m.CancelRun():
@@ -145,7 +149,9 @@ class SessionActor(Actor[Command]):
             case m.SetTokens():
                 return await self._record(
                     m.TokensSet(
-                        input_tokens=message.input_tokens, output_tokens=message.output_tokens, cost=message.cost
+                        input_tokens=message.input_tokens,
+                        output_tokens=message.output_tokens,
+                        cost=message.cost,
                     )
                 )
             case m.AppendMessage():
@@ -159,7 +165,8 @@ class SessionActor(Actor[Command]):
             case m.DeleteSession():
                 return await self._delete(message, ctx)
             case RunFinished():
-                return await self._run_finished(message, ctx)
+                await self._run_finished(message, ctx)
+                return None
             case Publish():
                 if self._work is not None:
                     self._recorder.emit(message.event)
@@ -212,7 +219,8 @@ class SessionActor(Actor[Command]):
             verdict=verdict,
             new_message_id=self._state.new_message_id,
         )
-        return m.Accepted(await self._recorder.commit(*events, *then, ahead=False))
+        ended = any(isinstance(event, m.SessionDeleted) for event in then)
+        return m.Accepted(await self._recorder.commit(*events, *then, ahead=False, end=ended))
 
     async def _catch_up(self) -> None:
         """Read again when another process has written the stream since."""
@@ -227,6 +235,11 @@ class SessionActor(Actor[Command]):
 
     def _view(self) -> m.SessionView:
         return self._state.view(streaming=self._state.run is not None, bound=self._id in self._services.bound)
+
+    def _models(self) -> m.ModelChoices:
+        if self._team is None or self._id not in self._services.bound:
+            raise NotFound("session not found or not running")
+        return decide.model_choices(self._state, self._team, self._services.catalogue)
 
     def _require_bound(self, action: str) -> None:
         if self._id not in self._services.bound:
@@ -251,32 +264,36 @@ class SessionActor(Actor[Command]):
         after = self._recorder.seq
         host = self._host(run_id, message)
         events = decide.opening(state, message, team, agent)
-        opening = opening_events(
-            team,
-            agent,
-            run_id=run_id,
-            messages=[decide.incoming(each) for each in message.messages],
-            new_message_id=state.new_message_id,
-            position=len(state.messages),
-        )
         await self._recorder.commit(
             *events,
-            *(
-                msgspec.structs.replace(event, owner=services.owners.me) if isinstance(event, RunStarted) else event
-                for event in opening
+            *opening_events(
+                team,
+                agent,
+                run_id=run_id,
+                messages=[decide.incoming(each) for each in message.messages],
+                new_message_id=state.new_message_id,
+                position=len(state.messages),
+                owner=services.owners.me,
             ),
         )
         services.bound.add(self._id)
         if not state.title:
             self._title.begin(
-                team, agent, message.model, [Message("user", each.content, each.parts) for each in message.messages]
+                team,
+                agent,
+                message.model,
+                [Message("user", each.content, each.parts) for each in message.messages],
             )
+        gate = Gate(ctx.gate)
         self._work = ctx.start_work(
             self._run,
+            gate,
             host,
             team,
             agent,
             done=lambda outcome: RunFinished(run_id, outcome),
+            gate=gate,
+            name=run_id,
         )
         return m.RunAccepted(run_id, after)
 
@@ -305,14 +322,14 @@ class SessionActor(Actor[Command]):
         )
         return SessionHost(facts, self._state, self._recorder, self._desk, self._title.wait)
 
-    async def _run(self, work: Work, host: SessionHost, team: Team, agent: str) -> None:
-        with self._services.tails.hold(self._stream):
+    async def _run(self, gate: Gate, host: SessionHost, team: Team, agent: str) -> None:
+        with self._recorder.live():
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._make_title, team, agent)
+                nursery.start_soon(self._make_title)
                 async with open_team(team):
-                    await run_agent(host, team, agent, work.gate)
+                    await run_agent(host, team, agent, gate)
 
-    async def _make_title(self, team: Team, agent: str) -> None:
+    async def _make_title(self) -> None:
         title = await self._title.run(self._services.make_title)
         if title and not self._state.title:
             await self._recorder.commit(m.TitleChanged(title=title, generated=True))
@@ -388,15 +405,9 @@ class SessionActor(Actor[Command]):
             "canceled", "session deleted", m.SessionDeleted(reason=message.reason), verdict="deleted"
         )
         await self._services.log.purge(self._stream)
-        self._services.tails.end(self._stream)
         self._services.bound.discard(self._id)
         if self._work is not None:
             self._work.cancel("session deleted")
         else:
             ctx.passivate()
         return accepted
-
-
-def stream_of(session_id: str) -> str:
-    """Return the name of the session's stream."""
-    return f"session/{session_id}"

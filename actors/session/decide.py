@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
+from actors.agent.closing import ClosingReason
 from actors.agent.host import Decision, Incoming
-from actors.agent.messages import ApprovalRequested, RunReason, Summarised
+from actors.agent.messages import ApprovalRequested, Summarised
 from actors.agent.team import Team
 from actors.errors import Conflict, Invalid, NotFound, Overloaded
 from actors.ids import new_id
+from actors.kernel.work import Failed, Outcome, Stopped
+from actors.models.provider import ModelInfo
 from actors.session import messages as m
 from actors.session.approvals import Question
-from actors.session.state import FOLLOW_UP_CAPACITY, STEER_CAPACITY, SessionState
+from actors.session.messages import FOLLOW_UP_CAPACITY, STEER_CAPACITY
+from actors.session.state import SessionState
 
 T = TypeVar("T")
 
@@ -48,7 +52,11 @@ def opening(state: SessionState, message: m.StartRun, team: Team, agent: str) ->
         events.append(m.TitleChanged(title=state.title))
     if not state.source:
         events.append(m.AgentBound(source=message.source, agent=agent))
-    if not state.safety_chosen and (mode := team.safety_of(agent)) and mode != state.safety_policy:
+    if (
+        not state.safety_chosen
+        and (mode := team.agents[agent].safety or team.safety)
+        and mode != state.safety_policy
+    ):
         events.append(m.SafetyPolicyChanged(safety_policy=mode, by_author=True))
     if message.model and state.model_overrides.get(agent) != message.model:
         events.append(m.ModelOverridden(agent=agent, model=message.model, custom="/" in message.model))
@@ -59,7 +67,8 @@ def steer(state: SessionState, message: m.Steer) -> list[m.SessionEvent]:
     """Queue steering messages. Raises: Invalid, Overloaded."""
     _require_room(len(state.steering), len(message.messages), STEER_CAPACITY, "steer queue full")
     return [
-        m.SteerQueued(content=each.content, parts=each.parts, item_id=new_id("steer")) for each in message.messages
+        m.SteerQueued(content=each.content, parts=each.parts, item_id=new_id("steer"))
+        for each in message.messages
     ]
 
 
@@ -93,7 +102,9 @@ def toggle_yolo(state: SessionState) -> m.SafetyPolicyChanged:
 
 def append_message(state: SessionState, message: m.AppendMessage, now: float) -> m.MessageAppended:
     """Give a message from outside its id and time."""
-    given = msgspec.structs.replace(message.message, id=state.last_message_id + 1, at=message.message.at or now)
+    given = msgspec.structs.replace(
+        message.message, id=state.last_message_id + 1, at=message.message.at or now
+    )
     return m.MessageAppended(agent=given.agent, message=given)
 
 
@@ -144,7 +155,9 @@ def decision_effects(
     rules = state.permissions or m.PermissionRules()
     if not pattern or pattern in rules.allow:
         return []
-    return [m.PermissionsChanged(permissions=m.PermissionRules((*rules.allow, pattern), rules.ask, rules.deny))]
+    return [
+        m.PermissionsChanged(permissions=m.PermissionRules((*rules.allow, pattern), rules.ask, rules.deny))
+    ]
 
 
 def pick(open_questions: Mapping[str, Question[T]], question_id: str) -> Question[T]:
@@ -156,3 +169,68 @@ def pick(open_questions: Mapping[str, Question[T]], question_id: str) -> Questio
     if found is None or not found.open:
         raise Conflict("no elicitation request in progress")
     return found
+
+
+def ending_of(outcome: Outcome[None]) -> tuple[ClosingReason, str]:
+    """Return why a run is over that did not write its own end, and a line for people."""
+    match outcome:
+        case Stopped():
+            return "canceled", outcome.reason
+        case Failed():
+            return "error", f"internal error (incident {outcome.incident})"
+        case _:
+            return "interrupted", "the run returned without an end"
+
+
+def model_choices(state: SessionState, team: Team, infos: Sequence[ModelInfo]) -> m.ModelChoices:
+    """List what the current agent may use: its own models, the custom ones, then the catalogue's.
+
+    Args:
+        state: The session.
+        team: Its agents.
+        infos: The catalogue's models with a usable key.
+    """
+    agent = state.agent or team.default
+    spec = team.agents[agent]
+    current = state.model_overrides.get(agent, "")
+    known = {info.ref: info for info in infos}
+    default = spec.models[0] if spec.models else ""
+    refs = dict.fromkeys(
+        [*spec.models, *spec.fallbacks, *state.custom_models, *([current] if current else []), *known]
+    )
+    own = {*spec.models, *spec.fallbacks}
+    return m.ModelChoices(
+        agent,
+        current,
+        tuple(
+            msgspec.structs.replace(
+                _choice(ref, known.get(ref)),
+                is_default=ref == default,
+                is_current=ref == (current or default),
+                is_custom=ref not in known and ref not in own,
+                is_catalog=ref in known and ref not in own,
+            )
+            for ref in refs
+        ),
+    )
+
+
+def _choice(ref: str, info: ModelInfo | None) -> m.ModelChoice:
+    provider, _, model = ref.partition("/")
+    if info is None:
+        return m.ModelChoice(name=model or ref, ref=ref, provider=provider if model else "", model=model)
+    return m.ModelChoice(
+        name=info.name or info.model,
+        ref=ref,
+        provider=info.provider,
+        model=info.model,
+        family=info.family,
+        input_cost=info.input_cost,
+        output_cost=info.output_cost,
+        cache_read_cost=info.cache_read_cost,
+        cache_write_cost=info.cache_write_cost,
+        context_limit=info.context_limit,
+        output_limit=info.output_limit,
+        input_modalities=info.input_modalities,
+        output_modalities=info.output_modalities,
+    )

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from actors.agent.host import Decision, Incoming, LivePolicy, RunFacts
+from actors.agent.host import Decision, Incoming, LivePolicy, RunFacts, RunHost
 from actors.agent.messages import (
-    ApprovalDecided,
     ApprovalRequested,
     ElicitationRequested,
     IterationLimitReached,
     RunEnded,
     RunEvent,
 )
+from actors.agent.transcript import Transcript
 from actors.ids import new_id, new_uuid
 from actors.models.provider import Message, ToolCall
 from actors.session.approvals import Desk, Question
@@ -72,6 +72,10 @@ class SessionHost:
         if ending:
             await self._before_end()
         await self._recorder.commit(*(self._own(event) for event in events), ahead=not ending)
+
+    def transcript(self) -> Transcript:
+        """The conversation."""
+        return self._state.transcript(self._session)
 
     def history(self) -> Sequence[Message]:
         """Return the conversation for the next prompt."""
@@ -200,10 +204,10 @@ class SessionHost:
             interactive=self._interactive and interactive,
         )
 
-    async def close_child(self, child: SessionHost) -> None:
+    async def close_child(self, child: RunHost) -> None:
         """Record the sub-session's end."""
         await self._recorder.commit(
-            SubSessionCompleted(session=self._session, sub_session=child.session)
+            SubSessionCompleted(session=self._session, sub_session=child.facts.session_id)
         )
 
     def _own(self, event: RunEvent) -> RunEvent:
@@ -217,21 +221,6 @@ class SessionHost:
             if pending.call == call and pending.session == self._session:
                 return approval_id
         return new_id("approval")
-
-
-def cancelled_approvals(state: SessionState, reason: str) -> list[ApprovalDecided]:
-    """Return the events that close every open approval of a run that ends (D07-04)."""
-    return [
-        ApprovalDecided(
-            agent=pending.agent,
-            session=pending.session,
-            approval_id=approval_id,
-            call_id=pending.call.id,
-            verdict="cancelled",
-            reason=reason,
-        )
-        for approval_id, pending in state.approvals.items()
-    ]
 
 
 def _incoming(queued: Queued) -> Incoming:

@@ -18,6 +18,8 @@ from actors.tools.tool import Definition, Media
 
 JSON = Any
 SafetyPolicy = Literal["", "strict", "balanced", "autonomous"]
+STEER_CAPACITY = 5
+FOLLOW_UP_CAPACITY = 20
 
 
 class PermissionRules(Struct, frozen=True, omit_defaults=True):
@@ -277,12 +279,38 @@ class SessionView(Struct, frozen=True, kw_only=True):
     subs: tuple[SubSessionView, ...] = ()
 
 
-class CreateSession(Request[SessionView], frozen=True, kw_only=True):
-    """Create the session this actor is addressed as. Conflict when it exists."""
+class ModelChoice(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One model a session may switch to, as clients list it (sessions contract 1.10)."""
 
-    template: Template = Template()
-    forked_from: str = ""
-    history: tuple[HistoryMessage, ...] = ()
+    name: str
+    ref: str
+    provider: str = ""
+    model: str = ""
+    is_default: bool = False
+    is_current: bool = False
+    is_custom: bool = False
+    is_catalog: bool = False
+    family: str = ""
+    input_cost: float = 0.0
+    output_cost: float = 0.0
+    cache_read_cost: float = 0.0
+    cache_write_cost: float = 0.0
+    context_limit: int = 0
+    output_limit: int = 0
+    input_modalities: tuple[str, ...] = ()
+    output_modalities: tuple[str, ...] = ()
+
+
+class ModelChoices(Struct, frozen=True):
+    """The current agent, its override (empty: none), and what could be chosen."""
+
+    agent: str
+    current: str
+    models: tuple[ModelChoice, ...]
+
+
+class GetModels(Request[ModelChoices], Control, frozen=True):
+    """List the models for the current agent. NotFound when the session has not run in this process."""
 
 
 class GetView(Request[SessionView], Control, frozen=True):

@@ -62,7 +62,9 @@ class SessionRows:
                 added += self._apply(db, record)
         if added:
             session_id = records[0].stream.removeprefix(PREFIX)
-            db.execute("UPDATE sessions SET num_messages = num_messages + ? WHERE id = ?", (added, session_id))
+            db.execute(
+                "UPDATE sessions SET num_messages = num_messages + ? WHERE id = ?", (added, session_id)
+            )
 
     def purge(self, db: apsw.Connection, stream: str) -> None:
         """Forget a deleted session."""
@@ -84,7 +86,13 @@ class SessionRows:
                 db.execute(
                     "INSERT OR REPLACE INTO sessions (id, created_at, title, working_dir, num_messages)"
                     " VALUES (?, ?, ?, ?, ?)",
-                    (session_id, record.at, event.template.title, event.template.working_dir, len(event.history)),
+                    (
+                        session_id,
+                        record.at,
+                        event.template.title,
+                        event.template.working_dir,
+                        len(event.history),
+                    ),
                 )
             case TitleChanged():
                 db.execute("UPDATE sessions SET title = ? WHERE id = ?", (event.title, session_id))
@@ -127,13 +135,17 @@ def count_sessions(db: apsw.Connection) -> int:
 
 def running_sessions(db: apsw.Connection) -> list[tuple[str, str]]:
     """Return (session id, owner) of each session whose stream says that a run goes on."""
-    return [(str(row[0]), str(row[1])) for row in db.execute("SELECT id, owner FROM sessions WHERE owner <> ''")]
+    return [
+        (str(row[0]), str(row[1])) for row in db.execute("SELECT id, owner FROM sessions WHERE owner <> ''")
+    ]
 
 
 def titles_of_forks(db: apsw.Connection, base: str) -> list[str]:
     """Return the titles that begin with ``base (fork ``."""
     prefix = f"{base} (fork "
-    rows = db.execute("SELECT title FROM sessions WHERE title >= ? AND title < ?", (prefix, prefix + "\U0010ffff"))
+    rows = db.execute(
+        "SELECT title FROM sessions WHERE title >= ? AND title < ?", (prefix, prefix + "\U0010ffff")
+    )
     return [str(row[0]) for row in rows]
 
 

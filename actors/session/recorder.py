@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import trio
 
-from actors.agent.messages import Event
 from actors.errors import Gone, Rejected
 from actors.journal.log import Append, EventLog, Head, JournalUnavailable, SequenceConflict
-from actors.journal.tail import Frame, Tail
+from actors.journal.ring import Frame
+from actors.journal.tail import Tail, Tails
 from actors.session import codec
 from actors.session.codec import Numbered
 from actors.session.messages import SessionEvent
@@ -45,7 +46,9 @@ class StorageFailed(Rejected):
 class Fold(Protocol):
     """What the recorder keeps up to date: the session's state."""
 
-    def evolve(self, item: Numbered) -> None: ...
+    def evolve(self, item: Numbered) -> None:
+        """Fold one event in."""
+        ...
 
 
 class Recorder:
@@ -53,7 +56,7 @@ class Recorder:
 
     Args:
         log: The journal.
-        tail: Where followers wait.
+        tails: Where followers wait.
         stream: The stream's name.
         head: The stream's head as read at activation.
         fold: The state; every event reaches it the moment it is numbered.
@@ -64,7 +67,7 @@ class Recorder:
     def __init__(
         self,
         log: EventLog,
-        tail: Tail,
+        tails: Tails,
         stream: str,
         head: Head,
         fold: Fold,
@@ -73,7 +76,8 @@ class Recorder:
         dirty: Callable[[Recorder], None],
     ) -> None:
         self._log = log
-        self._tail = tail
+        self._tails = tails
+        self._tail: Tail | None = None
         self.stream = stream
         self._fold = fold
         self._clock = clock
@@ -84,6 +88,7 @@ class Recorder:
         self._pending: list[Numbered] = []
         self._unpublished: deque[tuple[Numbered, bool]] = deque()
         self._lock = trio.Lock()
+        self._ending = False
         self.failed: Exception | None = None
 
     def emit(self, event: SessionEvent) -> int:
@@ -94,12 +99,23 @@ class Recorder:
             self._dirty(self)
         return item.seq
 
-    async def commit(self, *events: SessionEvent, ahead: bool = True) -> int:
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Publish emitted events before they are stored, for the block: a run's."""
+        self._tail = self._tails.open(self.stream)
+        try:
+            yield
+        finally:
+            self._tail.close()
+            self._tail = None
+
+    async def commit(self, *events: SessionEvent, ahead: bool = True, end: bool = False) -> int:
         """Number, fold, store and publish events, with everything emitted before; return the last number.
 
         Args:
             *events: What to record; none stores what was emitted.
             ahead: Keep numbers reserved for what a run will emit next; false at its end, so that none are skipped.
+            end: Nothing will follow, ever: followers end once they have read these.
 
         Raises:
             StorageFailed: The disk failed. The state is ahead of the log now: the incarnation must be rebuilt.
@@ -111,6 +127,7 @@ class Recorder:
             raise StorageFailed("the session's last write failed; it is being reloaded") from self.failed
         for event in events:
             self._stage(event, durable=True)
+        self._ending = self._ending or end
         goal = self.seq
         await self._flush(goal, ahead=ahead)
         return goal
@@ -167,7 +184,6 @@ class Recorder:
         self.stored = head.seq
         self.reserved = head.reserved
         self._publish()
-        self._tail.mark_durable(self.stored)
         if self._pending:
             self._dirty(self)
 
@@ -177,22 +193,19 @@ class Recorder:
         queue = self._unpublished
         while queue:
             item, durable = queue[0]
-            if durable and item.seq > self.stored:
+            if item.seq > self.stored and (durable or self._tail is None):
                 break
             if item.seq > self.reserved:
                 self._dirty(self)
                 break
             queue.popleft()
             ready.append(Frame(item.seq, item.at, item.event))
-        if ready:
-            self._tail.publish(ready)
-
-
-def frames(items: Sequence[Numbered]) -> list[Frame]:
-    """Return follower frames for stored events."""
-    return [Frame(item.seq, item.at, item.event) for item in items]
-
-
-def is_transient(event: Event) -> bool:
-    """Whether ``event`` is one of the kinds that are merged when stored."""
-    return isinstance(event, codec.DELTAS)
+        if not ready:
+            return
+        tail = self._tail or self._tails.open(self.stream)
+        tail.publish(ready)
+        tail.mark_durable(self.stored)
+        if self._ending and not queue:
+            tail.end()
+        if tail is not self._tail:
+            tail.close()

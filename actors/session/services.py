@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import trio
+
 from actors.agent.team import Team
 from actors.journal.log import EventLog
 from actors.journal.tail import Tails
-from actors.models.provider import Message
+from actors.models.provider import Message, ModelInfo
 from actors.session.recorder import Recorder
 
 
@@ -27,6 +29,40 @@ class Owners(Protocol):
         ...
 
 
+class Bound:
+    """The sessions that ran in this process: what the contract calls having a runtime."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._ever = False
+        self._changed = trio.Event()
+
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._ids
+
+    def add(self, session_id: str) -> None:
+        """Note a session; wakes those who wait."""
+        if session_id not in self._ids:
+            self._ids.add(session_id)
+            self._ever = True
+            self._changed.set()
+            self._changed = trio.Event()
+
+    def discard(self, session_id: str) -> None:
+        """Forget a deleted session."""
+        self._ids.discard(session_id)
+
+    async def wait(self, session_id: str = "") -> None:
+        """Wait until ``session_id`` has run here, or any session when it is empty."""
+        while not (session_id in self._ids if session_id else self.ever):
+            await self._changed.wait()
+
+    @property
+    def ever(self) -> bool:
+        """Whether any session has run here since the start, deleted ones included."""
+        return self._ever
+
+
 @dataclass(frozen=True, kw_only=True)
 class SessionServices:
     """See the module.
@@ -40,7 +76,8 @@ class SessionServices:
         open_team: Build the agents of a source; raises NotFound, Invalid or Unavailable.
         check_model: Raise when a ``provider/model`` reference cannot be used.
         make_title: One model call that names a conversation; empty when it fails.
-        bound: Ids of the sessions that ran in this process.
+        bound: The sessions that ran in this process.
+        catalogue: Models a session may switch to, for listings.
         data_dir: Where tools keep files of their own.
         default_dir: Working directory of sessions that were created without one.
         env: Environment for tools.
@@ -54,7 +91,8 @@ class SessionServices:
     open_team: Callable[[str], Team]
     check_model: Callable[[str], None]
     make_title: Callable[[Team, str, str, Sequence[Message]], Awaitable[str]]
+    catalogue: Sequence[ModelInfo] = ()
     data_dir: Path
     default_dir: Path
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    bound: set[str] = field(default_factory=set[str])
+    bound: Bound = field(default_factory=Bound)

@@ -11,15 +11,13 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct, field
 
-from actors.agent import messages as run
+from actors.agent import messages as act
 from actors.agent.closing import OpenRuns
 from actors.agent.transcript import Transcript
 from actors.session import messages as ev
 from actors.session.codec import Numbered
 from actors.session.messages import HistoryMessage, SessionView, Template
 
-STEER_CAPACITY = 5
-FOLLOW_UP_CAPACITY = 20
 KEYS_REMEMBERED = 256
 
 
@@ -78,9 +76,11 @@ class SessionState(Struct):
     steering: list[Queued] = field(default_factory=list[Queued])
     follow_ups: list[Queued] = field(default_factory=list[Queued])
     keys: OrderedDict[str, None] = field(default_factory=lambda: OrderedDict[str, None]())
-    approvals: dict[str, run.ApprovalRequested] = field(default_factory=dict[str, run.ApprovalRequested])
-    elicitations: dict[str, run.ElicitationRequested] = field(default_factory=dict[str, run.ElicitationRequested])
-    limit: run.IterationLimitReached | None = None
+    approvals: dict[str, act.ApprovalRequested] = field(default_factory=dict[str, act.ApprovalRequested])
+    elicitations: dict[str, act.ElicitationRequested] = field(
+        default_factory=dict[str, act.ElicitationRequested]
+    )
+    limit: act.IterationLimitReached | None = None
     transcripts: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
     open_runs: OpenRuns = field(default_factory=OpenRuns)
 
@@ -123,6 +123,11 @@ class SessionState(Struct):
         self.model_overrides = dict(template.agent_model_overrides)
         self.custom_models = list(template.custom_models_used)
         for message in event.history:
+            if message.usage is not None and not message.session:
+                self.input_tokens, self.output_tokens = (
+                    message.usage.context_tokens,
+                    message.usage.output_tokens,
+                )
             self._add(ev.MessageAppended(agent=message.agent, session=message.session, message=message))
 
     def _add(self, event: ev.MessageAppended) -> None:
@@ -132,39 +137,39 @@ class SessionState(Struct):
         self.transcript(message.session).append(event)
         self.cost += message.cost
 
-    def _fold(self, event: ev.SessionEvent, at: float) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm an event
+    def _fold(self, event: ev.SessionEvent, at: float) -> None:  # one arm an event
         match event:
-            case run.UserMessageAdded():
+            case act.UserMessageAdded():
                 self._user_message(event, at)
-            case run.AssistantMessageAdded():
+            case act.AssistantMessageAdded():
                 self._assistant_message(event, at)
-            case run.ToolMessageAdded():
+            case act.ToolMessageAdded():
                 self._tool_message(event, at)
-            case run.RunStarted():
+            case act.RunStarted():
                 if not event.session:
                     self.run = OpenRun(event.run_id, event.owner, at)
-            case run.RunEnded():
+            case act.RunEnded():
                 if not event.session:
                     self._end_run()
-            case run.StepStarted():
+            case act.StepStarted():
                 if not event.session and event.agent:
                     self.agent = event.agent
-            case run.UsageReported():
+            case act.UsageReported():
                 if not event.session:
                     self.input_tokens, self.output_tokens = event.context_tokens, event.output_tokens
-            case run.Summarised():
+            case act.Summarised():
                 self.cost += event.cost
-            case run.ApprovalRequested():
+            case act.ApprovalRequested():
                 self.approvals[event.approval_id] = event
-            case run.ApprovalDecided():
+            case act.ApprovalDecided():
                 self.approvals.pop(event.approval_id, None)
-            case run.ElicitationRequested():
+            case act.ElicitationRequested():
                 self.elicitations[event.elicitation_id] = event
-            case run.ElicitationAnswered():
+            case act.ElicitationAnswered():
                 self.elicitations.pop(event.elicitation_id, None)
-            case run.IterationLimitReached():
+            case act.IterationLimitReached():
                 self.limit = event
-            case run.AgentHandedOff():
+            case act.AgentHandedOff():
                 self.agent = event.to_agent
             case ev.TitleChanged():
                 self.title = event.title
@@ -203,35 +208,35 @@ class SessionState(Struct):
             case (
                 ev.SessionCreated()
                 | ev.PlanChanged()
-                | run.TeamAnnounced()
-                | run.ToolsAnnounced()
-                | run.ToolLoadingStarted()
-                | run.ToolLoadingFinished()
-                | run.StepEnded()
-                | run.TextDelta()
-                | run.ReasoningDelta()
-                | run.ToolCallDelta()
-                | run.ToolStarted()
-                | run.ToolOutput()
-                | run.ToolReturned()
-                | run.Warned()
-                | run.Failed()
-                | run.ModelFellBack()
-                | run.AgentSwitched()
-                | run.CompactionStarted()
-                | run.CompactionEnded()
-                | run.HookStarted()
-                | run.HookFinished()
-                | run.HookBlocked()
-                | run.BudgetReported()
-                | run.BudgetExceeded()
-                | run.TaskCompleted()
+                | act.TeamAnnounced()
+                | act.ToolsAnnounced()
+                | act.ToolLoadingStarted()
+                | act.ToolLoadingFinished()
+                | act.StepEnded()
+                | act.TextDelta()
+                | act.ReasoningDelta()
+                | act.ToolCallDelta()
+                | act.ToolStarted()
+                | act.ToolOutput()
+                | act.ToolReturned()
+                | act.Warned()
+                | act.Failed()
+                | act.ModelFellBack()
+                | act.AgentSwitched()
+                | act.CompactionStarted()
+                | act.CompactionEnded()
+                | act.HookStarted()
+                | act.HookFinished()
+                | act.HookBlocked()
+                | act.BudgetReported()
+                | act.BudgetExceeded()
+                | act.TaskCompleted()
             ):
                 pass
             case _:
                 assert_never(event)
 
-    def _user_message(self, event: run.UserMessageAdded, at: float) -> None:
+    def _user_message(self, event: act.UserMessageAdded, at: float) -> None:
         self.last_message_id = max(self.last_message_id, event.message_id)
         self.messages.append(
             HistoryMessage(
@@ -248,7 +253,7 @@ class SessionState(Struct):
             self.follow_ups = [queued for queued in self.follow_ups if queued.item_id != event.client_id]
             self.steering = [queued for queued in self.steering if queued.item_id != event.client_id]
 
-    def _assistant_message(self, event: run.AssistantMessageAdded, at: float) -> None:
+    def _assistant_message(self, event: act.AssistantMessageAdded, at: float) -> None:
         self.last_message_id = max(self.last_message_id, event.message_id)
         self.cost += event.cost
         self.messages.append(
@@ -271,7 +276,7 @@ class SessionState(Struct):
             )
         )
 
-    def _tool_message(self, event: run.ToolMessageAdded, at: float) -> None:
+    def _tool_message(self, event: act.ToolMessageAdded, at: float) -> None:
         self.last_message_id = max(self.last_message_id, event.message_id)
         self.messages.append(
             HistoryMessage(

@@ -54,8 +54,7 @@ class TitleJob:
         """Make the title; empty when there is none to make, it fails, or a person named the session meanwhile."""
         if self._request is None:
             return ""
-        title = ""
         with self._scope:
             self._scope.deadline = trio.current_time() + TITLE_DEADLINE
-            title = await make(*self._request)
-        return title
+            return await make(*self._request)
+        return ""

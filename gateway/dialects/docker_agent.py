@@ -138,7 +138,7 @@ def wire_type(event: run.Event) -> str:
     return _TYPES.get(type(event)) or str(type(event).__struct_config__.tag)
 
 
-def _fields(event: ev.SessionEvent, session_id: str) -> dict[str, JSON]:  # noqa: C901, PLR0911, PLR0912 - a table
+def _fields(event: ev.SessionEvent, session_id: str) -> dict[str, JSON]:  # a table, one arm an event
     match event:
         case run.TextDelta() | run.ReasoningDelta():
             return {"content": event.text, "session_id": session_id}
@@ -185,7 +185,10 @@ def _fields(event: ev.SessionEvent, session_id: str) -> dict[str, JSON]:  # noqa
                 session_id=session_id,
             )
         case run.TeamAnnounced():
-            return {"available_agents": [_team_agent(each) for each in event.agents], "current_agent": event.current}
+            return {
+                "available_agents": [_team_agent(each) for each in event.agents],
+                "current_agent": event.current,
+            }
         case run.ToolsAnnounced():
             return {"available_tools": event.available, "loading": event.loading}
         case run.StepStarted():
@@ -223,7 +226,9 @@ def _fields(event: ev.SessionEvent, session_id: str) -> dict[str, JSON]:  # noqa
             )
         case run.AgentSwitched():
             return _present(
-                switching=event.switching, from_agent=event.from_agent or None, to_agent=event.to_agent or None
+                switching=event.switching,
+                from_agent=event.from_agent or None,
+                to_agent=event.to_agent or None,
             )
         case run.CompactionStarted():
             return {"session_id": session_id, "status": "started"}
@@ -272,7 +277,9 @@ def _fields(event: ev.SessionEvent, session_id: str) -> dict[str, JSON]:  # noqa
         case ev.SubSessionCompleted():
             return {"parent_session_id": session_id, "sub_session": {"id": event.sub_session}}
         case ev.PlanChanged():
-            return _present(scope="shared", name=event.name, action=event.action, version=event.version or None)
+            return _present(
+                scope="shared", name=event.name, action=event.action, version=event.version or None
+            )
         case ev.SessionDeleted():
             return {"reason": event.reason}
         case run.ToolLoadingStarted() | run.ToolLoadingFinished():
@@ -318,13 +325,8 @@ def tool_call(call: ToolCall) -> dict[str, JSON]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-@lru_cache(maxsize=1024)
-def _tool_by_identity(_: int, definition: _Same) -> dict[str, JSON]:
-    return _tool(definition.value)
-
-
 class _Same:
-    """A definition compared by identity: definitions hold dictionaries and are shared by all events of a run."""
+    """A definition compared by identity: it holds dictionaries, and all events of a run share it."""
 
     __slots__ = ("value",)
 
@@ -338,9 +340,14 @@ class _Same:
         return isinstance(other, _Same) and other.value is self.value
 
 
+@lru_cache(maxsize=1024)
+def _tool_once(definition: _Same) -> dict[str, JSON]:
+    return _tool(definition.value)
+
+
 def tool(definition: Definition) -> dict[str, JSON]:
     """Return a tool definition's wire object."""
-    return _tool_by_identity(id(definition), _Same(definition))
+    return _tool_once(_Same(definition))
 
 
 def _tool(definition: Definition) -> dict[str, JSON]:

@@ -1,0 +1,287 @@
+"""The composition root: opens the journal, the models, the agents and the actor system, and wires them together.
+
+Nothing else constructs rooms for one another, and nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import trio
+
+from actors.agent.titles import generate_title
+from actors.agents import Agent, Agents
+from actors.errors import ActorsError, NotFound
+from actors.ids import wall_clock
+from actors.journal.log import EventLog, Record
+from actors.journal.memory import MemoryLog, open_memory
+from actors.journal.owner import LocalOwner, open_owner
+from actors.journal.sqlite import SqliteLog, open_sqlite
+from actors.journal.tail import Follower, Frame, Tails, open_follower, open_tails
+from actors.kernel import Address, KillSwitch, Kind, Ref, System, open_system
+from actors.models.catalog import Models
+from actors.session import codec, queries
+from actors.session.actor import Command, SessionActor
+from actors.session.create import (
+    checked_working_dir,
+    create_session,
+    fork_base,
+    fork_prefix,
+    fork_title,
+    stream_of,
+)
+from actors.session.flusher import Flusher
+from actors.session.messages import SessionView, Template
+from actors.session.queries import SessionRow, SessionRows
+from actors.session.services import Bound, Owners, SessionServices
+from actors.session.session import Session
+from actors.settings import Settings
+
+logger = logging.getLogger("greenroom.runtime")
+CLOSE_GRACE = 2.0
+"""Seconds that actors get to end by themselves when the runtime closes."""
+
+
+class Runtime:
+    """Everything that runs in one process. Made by :func:`open_runtime`.
+
+    Attributes:
+        settings: How it was set up.
+        journal: The event log.
+        models: The language-model providers.
+        agents: The agent sources: files, directories, and agents made in Python.
+        system: The actors.
+        bound: The sessions that ran in this process.
+        started_at: Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: EventLog,
+        tails: Tails,
+        models: Models,
+        agents: Agents,
+        owners: Owners,
+        clock: Callable[[], float],
+    ) -> None:
+        self.settings = settings
+        self.journal = journal
+        self.models = models
+        self.agents = agents
+        self.started_at = clock()
+        self.system: System
+        self._tails = tails
+        self._clock = clock
+        self._owners = owners
+        self.bound = Bound()
+        self._fork_lock = trio.Lock()
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    async def create_session(
+        self,
+        agent: str = "",
+        *,
+        agent_name: str = "",
+        title: str = "",
+        template: Template | None = None,
+        session_id: str = "",
+    ) -> Session:
+        """Create a session and return its handle.
+
+        Args:
+            agent: Id of the agent source its runs use, see ``agents``; empty when there is only one.
+            agent_name: The source's agent to start with; empty for its ``root``, else its first.
+            title: Its title; empty lets the first run make one.
+            template: Everything else; ``title`` wins over the template's.
+            session_id: Its id; a new UUID when empty.
+
+        Raises:
+            NotFound: no such source.
+            Invalid: the working directory is not acceptable.
+            Conflict: the id is taken.
+        """
+        source = self.agents.only(agent)
+        given = template or Template()
+        view = await self.create(
+            Template(**{**_fields(given), "title": title.strip() or given.title}), session_id=session_id
+        )
+        return Session(view.id, self, source, agent_name)
+
+    async def create(self, template: Template, *, session_id: str = "") -> SessionView:
+        """Create a session and return it as it is stored. Raises as :meth:`create_session`."""
+        settings = self.settings
+        directory = checked_working_dir(template.working_dir, settings.working_dir_root, settings.working_dir)
+        checked = Template(**{**_fields(template), "working_dir": directory})
+        return await create_session(self.journal, self._clock(), checked, session_id=session_id)
+
+    def session(self, session_id: str, agent: str = "", agent_name: str = "") -> Session:
+        """Return a handle on a session; whether it exists shows at the first call."""
+        return Session(session_id, self, agent, agent_name)
+
+    async def fork(self, session_id: str, user_message_index: int) -> SessionView:
+        """Copy a session's history before one of its user messages into a new session (sessions contract 1.6).
+
+        Raises:
+            NotFound: no such session.
+            Invalid: no such message, or it lies inside a sub-session.
+        """
+        async with self._fork_lock:
+            parent = await self.session(session_id).view()
+            history = fork_prefix(parent, user_message_index)
+            base = fork_base(parent.title)
+            titles = await self.journal.query(partial(queries.titles_of_forks, base=base))
+            template = Template(
+                **{
+                    **_fields(parent.template),
+                    "title": fork_title(parent.title, titles),
+                    "safety_policy": parent.safety_policy,
+                    "permissions": parent.permissions,
+                    "agent_model_overrides": parent.model_overrides,
+                    "custom_models_used": parent.custom_models,
+                }
+            )
+            return await create_session(
+                self.journal,
+                self._clock(),
+                template,
+                forked_from=session_id,
+                history=history,
+            )
+
+    async def list_sessions(self, limit: int = -1, offset: int = 0) -> Sequence[SessionRow]:
+        """Return the stored sessions, newest first."""
+        return await self.journal.query(partial(queries.list_sessions, limit=limit, offset=offset))
+
+    async def count_sessions(self) -> int:
+        """Return how many sessions are stored."""
+        return await self.journal.query(queries.count_sessions)
+
+    def session_ref(self, session_id: str) -> Ref[Command]:
+        """Return the session's actor; activated by its first message."""
+        ref: Ref[Command] = self.system.ref(Address("session", session_id))
+        return ref
+
+    def follow(self, session_id: str, after: int | None) -> AbstractAsyncContextManager[Follower]:
+        """Follow a session's stream from number ``after`` on; ``None`` from its beginning.
+
+        The caller has made sure that the session exists.
+        """
+        return open_follower(self.journal, self._tails, stream_of(session_id), after, _frames)
+
+    async def require_session(self, session_id: str) -> None:
+        """Raise NotFound unless the session exists."""
+        head = await self.journal.head(stream_of(session_id))
+        if head.seq == 0 or head.purged:
+            raise NotFound(f"session {session_id} not found")
+
+    async def recover(self) -> None:
+        """End the runs whose process died: activating a session does it. Nothing starts again by itself."""
+        for session_id, owner in await self.journal.query(queries.running_sessions):
+            if not self._owners.alive(owner):
+                try:
+                    await self.session(session_id).view()
+                except ActorsError as error:
+                    logger.warning(
+                        "session not recovered", extra={"session": session_id, "error": str(error)}
+                    )
+
+    # --- operations -------------------------------------------------------------------------------------------------
+
+    def emergency_stop(self, reason: str) -> int:
+        """Cancel all work of all actors at once and return how much that was. Checkpoint: never.
+
+        The actors live on, and each records what was cancelled. :meth:`release_emergency_stop` allows work again.
+        """
+        return self.system.killswitch.trip(reason)
+
+    def release_emergency_stop(self) -> None:
+        """Allow work again after :meth:`emergency_stop`."""
+        self.system.killswitch.reset()
+
+    @property
+    def killswitch(self) -> KillSwitch:
+        """The switch over all work of this process."""
+        return self.system.killswitch
+
+
+@asynccontextmanager
+async def open_runtime(
+    settings: Settings | None = None,
+    *,
+    agents: str | os.PathLike[str] | Agent | Sequence[Agent] | None = None,
+    models: Models | None = None,
+    clock: Callable[[], float] = wall_clock,
+) -> AsyncGenerator[Runtime]:
+    """Open a runtime for the block.
+
+    Args:
+        settings: How to set it up; without it, from the environment and with everything kept in memory.
+        agents: An agent file or a directory of them, or agents made in Python. More can be added later.
+        models: The providers to use; made from the settings when not given. Closed with the runtime.
+        clock: Seconds since the epoch, for records.
+
+    Raises:
+        Invalid: an agent file is wrong.
+        JournalUnavailable, JournalCorrupt: the database cannot be used.
+
+    Cancellation: runs are cancelled; the next runtime on the same database marks them as interrupted.
+    """
+    settings = settings or Settings.from_environment()
+    async with AsyncExitStack() as stack:
+        journal, owners = await _open_journal(stack, settings)
+        journal.register(SessionRows())
+        models = models or Models(settings.environment, settings.data_dir)
+        stack.push_async_callback(models.aclose)
+        tails = await stack.enter_async_context(open_tails(journal))
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        stack.callback(nursery.cancel_scope.cancel)
+        catalog = Agents(models, settings)
+        if agents is not None:
+            catalog.add(agents)
+        runtime = Runtime(settings, journal, tails, models, catalog, owners, clock)
+        flusher = Flusher()
+        nursery.start_soon(flusher.run, name="flusher")
+        services = SessionServices(
+            log=journal,
+            tails=tails,
+            owners=owners,
+            clock=clock,
+            dirty=flusher.dirty,
+            open_team=catalog.open_team,
+            check_model=models.check,
+            make_title=generate_title,
+            data_dir=settings.data_dir,
+            default_dir=settings.working_dir,
+            env=settings.environment,
+            bound=runtime.bound,
+        )
+        kinds = {
+            "session": Kind(
+                lambda address: SessionActor(address.key, services), idle_after=settings.idle_after
+            ),
+        }
+        runtime.system = await stack.enter_async_context(open_system(kinds, grace=CLOSE_GRACE))
+        nursery.start_soon(runtime.recover, name="recovery")
+        yield runtime
+
+
+async def _open_journal(stack: AsyncExitStack, settings: Settings) -> tuple[MemoryLog | SqliteLog, Owners]:
+    if settings.database is None:
+        return await stack.enter_async_context(open_memory()), LocalOwner()
+    settings.database.parent.mkdir(parents=True, exist_ok=True)
+    journal = await stack.enter_async_context(open_sqlite(settings.database))
+    return journal, stack.enter_context(open_owner(settings.database))
+
+
+def _fields(template: Template) -> dict[str, object]:
+    return {name: getattr(template, name) for name in template.__struct_fields__}
+
+
+def _frames(record: Record) -> Sequence[Frame]:
+    return [Frame(item.seq, item.at, item.event) for item in codec.decode(record)]

@@ -1,0 +1,49 @@
+"""One frozen value that says how a runtime is set up; made from the environment and overridden by its caller."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct, field
+
+
+def default_data_dir(environment: Mapping[str, str]) -> Path:
+    """Return where Greenroom keeps its files: ``GREENROOM_DATA_DIR``, else ``~/.greenroom``."""
+    given = environment.get("GREENROOM_DATA_DIR", "")
+    return Path(given).expanduser().absolute() if given else Path(environment.get("HOME", "/")) / ".greenroom"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How a runtime is set up.
+
+    Attributes:
+        data_dir: Files of the runtime: model weights, plans, memories.
+        database: The journal's file; ``None`` keeps everything in memory.
+        default_model: ``provider/model`` for agents that ask for ``auto``; empty: found by the keys that are set.
+        working_dir: Where tools of sessions without a directory of their own work.
+        working_dir_root: If set, every session's directory must lie in it.
+        environment: Variables for keys, ``${env.NAME}`` and child processes.
+        idle_after: Seconds after which an idle session's actor gives its memory back.
+        cancel_on_disconnect: Whether a client that leaves a run's own stream cancels the run.
+    """
+
+    data_dir: Path
+    database: Path | None = None
+    default_model: str = ""
+    working_dir: Path = field(default_factory=Path.cwd)
+    working_dir_root: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    idle_after: float = 30.0
+    cancel_on_disconnect: bool = True
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """Return the settings that the environment alone gives; the process's own when none is passed."""
+        found = dict(os.environ if environment is None else environment)
+        return cls(
+            data_dir=default_data_dir(found),
+            default_model=found.get("GREENROOM_DEFAULT_MODEL", ""),
+            environment=found,
+        )
