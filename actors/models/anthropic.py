@@ -5,7 +5,7 @@ As with ``openai_compatible``: the SDK sends, the stream is decoded here, retrie
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -31,6 +31,7 @@ class Anthropic:
         base_url: Up to and without ``/v1/messages``.
         key: The API key.
         http_client: The client that carries the calls; closed with the provider.
+        headers: Sent with every call.
         output_limit: Returns the most tokens a model may write, 0 for unknown.
         name: The provider's name in references and errors.
     """
@@ -41,16 +42,21 @@ class Anthropic:
         key: str,
         http_client: httpx2.AsyncClient,
         *,
+        headers: Mapping[str, str] | None = None,
         output_limit: Callable[[str], int] = lambda _model: 0,
         name: str = "anthropic",
     ) -> None:
         self.name = name
         self.base_url = base_url
-        self._secrets = (key,)
+        self._secrets = (key,) if key else ()
         self._output_limit = output_limit
         self._learned: dict[str, Dialect] = {}
         self._client = anthropic.AsyncAnthropic(
-            api_key=key, base_url=base_url, max_retries=0, http_client=http_client
+            api_key=key or "none",
+            base_url=base_url,
+            max_retries=0,
+            http_client=http_client,
+            default_headers=dict(headers or {}),
         )
 
     @asynccontextmanager

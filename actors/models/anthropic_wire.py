@@ -154,7 +154,8 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _after_results(block: Mapping[str, Any]) -> bool:
-    return block["type"] != "tool_result"
+    kind: str = block["type"]
+    return kind != "tool_result"
 
 
 def _blocks(message: Message) -> list[dict[str, Any]]:

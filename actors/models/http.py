@@ -11,7 +11,7 @@ import select
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import httptools
 import httpx2
@@ -176,9 +176,9 @@ class _Connection:
 
     def looks_alive(self) -> bool:
         """Whether nothing has arrived on the idle connection: neither its end nor unasked bytes."""
-        stream: object = (
-            self._stream.transport_stream if isinstance(self._stream, trio.SSLStream) else self._stream
-        )
+        stream: object = self._stream
+        if isinstance(stream, trio.SSLStream):
+            stream = cast("trio.SSLStream[trio.abc.Stream]", stream).transport_stream
         if not isinstance(stream, trio.SocketStream):
             return True
         if stream.socket.fileno() < 0:
