@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from actors.errors import Invalid
 
 
@@ -13,27 +15,29 @@ class ConfigError(Invalid):
         file: Name of the file as the user knows it; empty for text that came from elsewhere.
         line: 1-based line; 0 when the problem has no position.
         key: Dotted path of the offending key, e.g. ``agents.root.model``; may be empty.
+        hint: What to do about it; follows the position.
+
+    Attributes:
+        problems: All problems of the file, this one first.
     """
 
     code = "invalid_config"
 
-    def __init__(self, problem: str, file: str = "", line: int = 0, key: str = "") -> None:
+    def __init__(self, problem: str, file: str = "", line: int = 0, key: str = "", hint: str = "") -> None:
         place = f"{file}:{line}" if file and line else file or (f"line {line}" if line else "")
-        super().__init__(f"{problem} ({place})" if place else problem, file=file, line=line, key=key)
+        message = f"{problem} ({place})" if place else problem
+        super().__init__(f"{message}; {hint}" if hint else message, file=file, line=line, key=key)
         self.problem = problem
         self.file = file
         self.line = line
         self.key = key
+        self.hint = hint
+        self.problems: tuple[ConfigError, ...] = (self,)
 
-
-class ConfigErrors(ConfigError):
-    """Several problems of one file; message and position are those of the first, ``problems`` has them all.
-
-    Args:
-        problems: At least one.
-    """
-
-    def __init__(self, problems: list[ConfigError]) -> None:
-        first = problems[0]
-        super().__init__(first.problem, first.file, first.line, first.key)
-        self.problems = tuple(problems)
+    @classmethod
+    def of(cls, problems: Sequence[ConfigError]) -> ConfigError:
+        """Return the first of the problems, which then carries them all; at least one is needed."""
+        first, *rest = problems
+        error = cls(first.problem, first.file, first.line, first.key, first.hint)
+        error.problems = (error, *rest)
+        return error

@@ -11,6 +11,7 @@ class Form(Enum):
 
     ONE_OR_MANY = "one item instead of a list"
     PAIRS = "a list of one-key maps instead of a map"
+    PARAGRAPHS = "a list of texts, joined by blank lines"
     REST = "collects the object's unknown keys"
     DURATION = "text in Go's duration syntax"
     THINKING = "a number of tokens or an effort word"
@@ -18,6 +19,7 @@ class Form(Enum):
 
 ONE_OR_MANY = Form.ONE_OR_MANY
 PAIRS = Form.PAIRS
+PARAGRAPHS = Form.PARAGRAPHS
 REST = Form.REST
 DURATION = Form.DURATION
 THINKING = Form.THINKING

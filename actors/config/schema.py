@@ -1,18 +1,17 @@
 """The agent file as values: one struct per object of the latest version, with the defaults users rely on.
 
-Nothing here reads YAML or checks what spans several objects; :mod:`actors.config.load` does. Toolset options are
+Nothing here reads YAML or checks what spans several objects (:mod:`actors.config.load` does). Toolset options are
 declared beside the toolsets in :mod:`actors.tools.options`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
 from actors.config.duration import parse_duration
-from actors.config.forms import DURATION, ONE_OR_MANY, PAIRS, REST, THINKING, Shorthand
+from actors.config.forms import DURATION, ONE_OR_MANY, PAIRS, PARAGRAPHS, REST, THINKING, Shorthand
 from actors.tools.options import Common as Toolset
 from actors.tools.options import McpOptions
 from actors.tools.policy import SafetyMode
@@ -52,6 +51,7 @@ class Skill(Object, frozen=True):
 
     Attributes:
         context: ``fork`` runs the skill in a session of its own.
+        toolsets: Names of top-level ``toolsets`` for a forked skill.
     """
 
     source: str = ""
@@ -61,7 +61,7 @@ class Skill(Object, frozen=True):
     context: Literal["", "fork"] = ""
     model: str = ""
     allowed_tools: list[str] = field(default_factory=list[str])
-    toolsets: list[Toolset] = field(default_factory=list[Toolset])
+    toolsets: list[str] = field(default_factory=list[str])
 
 
 Skills = list[Annotated[Skill, Shorthand("source")]]
@@ -178,7 +178,7 @@ class Agent(Object, frozen=True):
     name: str = field(default="", name="Name")
     model: str = ""
     description: str = ""
-    instruction: str = ""
+    instruction: Annotated[str, PARAGRAPHS] = ""
     instruction_file: Annotated[list[str], ONE_OR_MANY] = field(default_factory=list[str])
     welcome_message: str = ""
     toolsets: list[Toolset] = field(default_factory=list[Toolset])
@@ -441,6 +441,3 @@ class Config(Object, frozen=True):
         if not (slash and provider and model):
             raise KeyError(ref)
         return Model(provider=provider, model=model)
-
-
-AgentMap = Mapping[str, Agent]
