@@ -6,12 +6,11 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-import actors.models
+from actors.models.network import forbid_network
 
 PROC = Path("/proc/self")
 SETTINGS = ("GREENROOM_", "OPENAI_", "ANTHROPIC_")
@@ -27,11 +26,9 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_model_network() -> Iterator[None]:
+def _no_model_network() -> None:
     """Make a call to a real model provider impossible."""
-    forbid = getattr(actors.models, "forbid_network", nullcontext)
-    with forbid():
-        yield
+    forbid_network()
 
 
 def open_descriptors() -> dict[int, str]:

@@ -16,7 +16,6 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
@@ -266,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the program's name; by default this process's own.
 
     Returns:
-        The exit status: 0, 1 on failure, 2 on wrong usage, 130 after Ctrl-C, 141 when the output's reader left.
+        The exit status: 0, 1 on failure, 2 on wrong usage, 130 after Ctrl-C.
     """
     try:
         result = greenroom.main(
@@ -284,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The interpreter flushes standard output once more at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
+        return 1
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0
     return result if isinstance(result, int) else 0

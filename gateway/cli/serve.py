@@ -1,0 +1,71 @@
+"""``greenroom serve api``: a runtime and the HTTP API over it, until a signal ends both."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from actors import open_runtime
+from gateway.cli.enter import enter, settings_for
+from gateway.endpoint import Endpoint
+from gateway.listeners import Listener
+from gateway.routes import TABLE
+from gateway.serve import announce, serve, stop_on_signals
+from gateway.settings import Settings
+
+OPEN_WARNING = """\
+WARNING: {address} can be reached from other machines, and no --auth-token is set.
+WARNING: whoever reaches it can run every tool of every agent served here.
+WARNING: listen on 127.0.0.1, set --auth-token, or say --no-auth if this is meant.
+"""
+PULL_REFUSED = "--pull-interval flag can only be used with OCI or URL references, not local files"
+
+
+def serve_api(
+    *,
+    agents: str,
+    listen: str,
+    session_db: str | None,
+    data_dir: Path | None,
+    auth_token: str | None,
+    no_auth: bool,
+    max_request_size: int,
+    session_workingdir_root: str | None,
+    pull_interval: int,
+    default_model: str | None,
+    on_disconnect: str,
+) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP.
+
+    Raises:
+        click.UsageError: options contradict each other.
+        click.ClickException: an agent file, the database or the address cannot be used.
+    """
+    if auth_token and no_auth:
+        raise click.UsageError("--auth-token and --no-auth contradict each other")
+    if pull_interval and "://" not in agents:
+        raise click.UsageError(PULL_REFUSED)
+    settings = msgspec.structs.replace(
+        settings_for(data_dir=data_dir, session_db=session_db, default_db=Path("session.db")),
+        cancel_on_disconnect=on_disconnect == "cancel",
+    )
+    if session_workingdir_root is not None:
+        settings = msgspec.structs.replace(settings, working_dir_root=session_workingdir_root)
+    if default_model:
+        settings = msgspec.structs.replace(settings, default_model=default_model)
+    limits = Settings(auth_token=auth_token or "", max_request_size=max_request_size)
+
+    def say(listener: Listener) -> None:
+        if listener.bind == "network" and not auth_token and not no_auth:
+            sys.stderr.write(OPEN_WARNING.format(address=listener.address))
+        announce(listener)
+
+    async def main() -> None:
+        # The signals come first and last: one that arrives while the journal closes must not kill the process.
+        async with stop_on_signals() as stop, open_runtime(settings, agents=agents) as runtime:
+            await serve(Endpoint(TABLE, runtime, limits), [listen], stop, announce=say)
+
+    enter(main)
