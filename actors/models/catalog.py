@@ -6,11 +6,10 @@ Opens one client per base URL and key and shares it; decides nothing about retri
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -57,6 +56,7 @@ class Models:
         data_dir: Holds the local model's weights, under ``models``.
         gateway: Base URL that takes the calls of all vendors, which are told apart by the ``X-Cagent-Forward``
             header; models with a base URL of their own bypass it.
+        progress: Told about the download of the local model's weights: bytes so far, bytes in all.
         connect: Opens connections instead of TCP and TLS; for tests.
     """
 
@@ -66,11 +66,13 @@ class Models:
         data_dir: Path,
         *,
         gateway: str = "",
+        progress: Callable[[int, int], None] | None = None,
         connect: Connect | None = None,
     ) -> None:
         self._environment = environment
         self._data_dir = data_dir
         self._gateway = gateway.rstrip("/")
+        self._progress = progress
         self._connect = connect
         self._registered: dict[str, Provider] = {}
         self._open: dict[tuple[str, ...], Provider] = {}
@@ -152,7 +154,7 @@ class Models:
         identity = (name, base_url, key, *(f"{header}: {value}" for header, value in sorted(headers.items())))
         return self._shared(identity, lambda: self._open_vendor(vendor, base_url, key, headers))
 
-    def _shared(self, identity: tuple[str, ...], opener: Any) -> Provider:
+    def _shared(self, identity: tuple[str, ...], opener: Callable[[], Provider]) -> Provider:
         if identity not in self._open:
             self._open[identity] = opener()
         return self._open[identity]
@@ -171,7 +173,7 @@ class Models:
     def _open_local(self) -> Provider:
         from actors.models.local import LocalModel
 
-        return LocalModel(self._data_dir / "models")
+        return LocalModel(self._data_dir / "models", self._progress)
 
     def _key(self, variables: tuple[str, ...]) -> str:
         return next((self._environment[name] for name in variables if self._environment.get(name)), "")
@@ -187,7 +189,7 @@ class Models:
         chosen = self._environment.get(vendor.base_url_variable, "") if vendor.base_url_variable else ""
         return (chosen or re.sub(r"\{(\w+)\}", self._variable(vendor), vendor.base_url)).rstrip("/")
 
-    def _variable(self, vendor: Vendor) -> Any:
+    def _variable(self, vendor: Vendor) -> Callable[[re.Match[str]], str]:
         def value(match: re.Match[str]) -> str:
             found = self._environment.get(match[1], "").rstrip("/")
             if not found:

@@ -163,9 +163,9 @@ class FallbackProvider:
                 if step.what == "stop":
                     raise failure
                 target = candidate if step.what == "retry" or following is None else following
+                refused = refused or not failure.retryable or failure.kind == "rate_limited"
                 yield [_retrying(candidate, target, failure, attempt, self._retries + 1, step.wait, begun)]
                 await trio.sleep(step.wait)
-            refused = refused or not failure.retryable or failure.kind == "rate_limited"
 
     def _keep(self, number: int) -> None:
         self._preferred = number
