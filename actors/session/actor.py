@@ -24,7 +24,7 @@ from actors.ids import new_id
 from actors.journal.log import SequenceConflict
 from actors.kernel import Actor, Context, Control, Gate, Outcome, Work
 from actors.models.provider import Message
-from actors.session import codec, decide
+from actors.session import codec, decide, snapshot
 from actors.session import messages as m
 from actors.session.approvals import Desk
 from actors.session.create import stream_of
@@ -95,8 +95,9 @@ class SessionActor(Actor[Command]):
         self._team: Team | None = None
         self._work: Work | None = None
         self._title = TitleJob()
+        self._kept = 0
 
-    async def on_start(self, ctx: Context[Command]) -> None:
+    async def on_start(self, ctx: Context[Command]) -> None:  # noqa: ARG002 - the base's signature
         """Rebuild the session. Raises: NotFound when it was never created or is deleted."""
         await self._load()
 
@@ -182,12 +183,15 @@ class SessionActor(Actor[Command]):
         head = await log.head(self._stream)
         if head.seq == 0 or head.purged:
             raise NotFound(f"session {self._id} not found")
-        state = SessionState(self._id)
-        after = 0
+        state, kept = await self._snapshot(head.seq)
+        after = state.seq
+        read = size = 0
         while records := await log.read(self._stream, after, PAGE):
             for record in records:
+                size += len(record.data)
                 for item in codec.decode(record):
                     state.evolve(item)
+            read += len(records)
             after = records[-1].seq
         if state.deleted:
             raise NotFound(f"session {self._id} not found")
@@ -201,8 +205,30 @@ class SessionActor(Actor[Command]):
             clock=self._services.clock,
             dirty=self._services.dirty,
         )
+        self._recorder.written_records, self._recorder.written_bytes, self._kept = read, size, kept
         if len(state.open_runs) and self._work is None and not self._owned_elsewhere():
             await self._close_runs("interrupted", "the process that ran it ended")
+
+    async def _snapshot(self, head: int) -> tuple[SessionState, int]:
+        """Return the kept state and its size in bytes, or a blank one to fold the stream into."""
+        found = await self._services.log.load_snapshot(self._stream)
+        if found is not None and found[0] <= head:
+            state = snapshot.decode(self._id, found[1])
+            if state is not None:
+                return state, len(found[1])
+        return SessionState(self._id), 0
+
+    async def _keep(self) -> None:
+        """Keep a snapshot when reading the stream again would cost more."""
+        recorder, state = self._recorder, self._state
+        if not snapshot.CADENCE.due(recorder.written_records, recorder.written_bytes, self._kept):
+            return
+        if state.run is not None or len(state.open_runs) or not recorder.idle:
+            return
+        data = snapshot.encode(state)
+        await self._services.log.save_snapshot(self._stream, state.seq, data)
+        recorder.written_records = recorder.written_bytes = 0
+        self._kept = len(data)
 
     async def _close_runs(
         self,
@@ -351,6 +377,7 @@ class SessionActor(Actor[Command]):
         if len(self._state.open_runs):
             reason, detail = decide.ending_of(message.outcome)
             await self._close_runs(reason, detail)
+        await self._keep()
 
     # --- questions --------------------------------------------------------------------------------------------------
 

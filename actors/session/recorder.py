@@ -85,6 +85,8 @@ class Recorder:
         self.stored = head.seq
         self.reserved = max(head.seq, head.reserved)
         self.seq = self.reserved
+        self.written_records = 0
+        self.written_bytes = 0
         self._pending: list[Numbered] = []
         self._unpublished: deque[tuple[Numbered, bool]] = deque()
         self._lock = trio.Lock()
@@ -183,6 +185,8 @@ class Recorder:
             raise
         self.stored = head.seq
         self.reserved = head.reserved
+        self.written_records += len(append.records)
+        self.written_bytes += sum(len(record.data) for record in append.records)
         self._publish()
         if self._pending:
             self._dirty(self)

@@ -189,3 +189,28 @@ async def test_idle_sessions_give_their_actor_back_and_wake_with_everything(auto
         assert world.system.statistics().actors == 0
         assert await session.ask("y") == "b"
         assert [x.role for x in (await session.view()).messages] == ["user", "assistant"] * 2
+
+
+async def test_without_its_snapshots_a_session_is_the_same(autojump_clock, monkeypatch):
+    from actors.journal.snapshot import Cadence
+    from actors.session import snapshot
+
+    monkeypatch.setattr(snapshot, "CADENCE", Cadence(records=1))
+    answers = [say("a" * 50), say("b"), say("c"), say("d")]
+    async with open_world(ScriptedModel(answers), idle_after=5) as world:
+        session = await world.create(title="t", safety_policy="balanced")
+        await session.ask("x", model="other/m")
+        await session.ask("y")
+        await session.set_title("renamed")
+        await trio.sleep(30)
+        assert await world.log.load_snapshot(f"session/{session.id}") is not None
+        awake = await session.view()
+        assert await session.ask("z") == "c"
+        await trio.sleep(30)
+        with_snapshot = await session.view()
+        await trio.sleep(30)
+        await world.log.save_snapshot(f"session/{session.id}", 0, b"not a snapshot")
+        without = await session.view()
+        assert without == with_snapshot
+        assert awake.title == without.title == "renamed"
+        assert await session.ask("again") == "d"
