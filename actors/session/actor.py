@@ -283,7 +283,7 @@ class SessionActor(Actor[Command]):
     async def _start_run(self, message: m.StartRun, ctx: Context[Command]) -> m.RunAccepted:
         state, services = self._state, self._services
         decide.require_idle(state)
-        team, agent = self._bind(message)
+        team, agent = await self._bind(message)
         if message.model:
             services.check_model(message.model)
         run_id = new_id("run")
@@ -323,11 +323,11 @@ class SessionActor(Actor[Command]):
         )
         return m.RunAccepted(run_id, after)
 
-    def _bind(self, message: m.StartRun) -> tuple[Team, str]:
+    async def _bind(self, message: m.StartRun) -> tuple[Team, str]:
         """Return the session's team and current agent: bound by the first run, kept by later ones."""
         state = self._state
         if self._team is None:
-            self._team = self._services.open_team(state.source or message.source)
+            self._team = await self._services.open_team(state.source or message.source)
         team = self._team
         wanted = state.agent if state.source else message.agent
         if wanted and wanted not in team.agents:

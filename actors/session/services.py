@@ -88,7 +88,7 @@ class SessionServices:
     owners: Owners
     clock: Callable[[], float]
     dirty: Callable[[Recorder], None]
-    open_team: Callable[[str], Team]
+    open_team: Callable[[str], Awaitable[Team]]
     check_model: Callable[[str], None]
     make_title: Callable[[Team, str, str, Sequence[Message]], Awaitable[str]]
     catalogue: Sequence[ModelInfo] = ()

@@ -90,7 +90,7 @@ async def open_world(
             memory.register(SessionRows())
         tails, flusher, bound = Tails(), Flusher(), Bound()
 
-        def open_team(source: str) -> Team:
+        async def open_team(source: str) -> Team:
             if source != "test":
                 raise NotFound(f"agent not found: {source}")
             return Team(agents, Binder(provider))
