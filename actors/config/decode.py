@@ -18,9 +18,9 @@ from actors.config import yaml
 from actors.config.duration import parse_duration
 from actors.config.errors import ConfigError
 from actors.config.forms import Form, Shorthand
-from actors.config.schema import LATEST, Config, McpOptions, RagSource, Toolset
+from actors.config.schema import LATEST, Config, RagSource, Toolset
 from actors.config.versions.keys import newer_hint, removed_hint, since
-from actors.tools.options import OPTIONS
+from actors.tools.options import OPTIONS, McpOptions
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "adaptive")
 """Words for ``thinking_budget``; ``adaptive/<word>`` is one too."""
@@ -79,7 +79,7 @@ class Decoder:
     def config(self, node: yaml.Mapping) -> Config | None:
         """Decode a whole file; ``None`` when it has problems."""
         config = self._struct(node, Config, "")
-        if self.problems or config is BAD:
+        if self.problems or not isinstance(config, Config):
             return None
         named = {name: structs.replace(agent, name=name) for name, agent in config.agents.items()}
         return structs.replace(config, agents=named)
@@ -276,9 +276,9 @@ class Decoder:
     def _free(self, node: yaml.Node, path: str) -> Any:
         for scalar in _scalars(node):
             value = scalar.value
-            if isinstance(value, float) and not math.isfinite(value):
+            if isinstance(value, int | float) and not isinstance(value, bool) and not _is_number(value):
                 return self.report(
-                    f"{path} holds {scalar.text!r}, which JSON has no number for", scalar.line, path
+                    f"{path} holds {scalar.text[:40]!r}, which is too large or no number", scalar.line, path
                 )
         return yaml.plain(node)
 
@@ -294,7 +294,7 @@ class Decoder:
             return value
         if kind is int and isinstance(value, int) and _is_number(value):
             return value
-        if kind is float and _is_number(value):
+        if kind is float and isinstance(value, int | float) and _is_number(value):
             return float(value)
         return self._wrong(node, _described(kind), path)
 

@@ -43,12 +43,18 @@ def _view(value: JSON) -> JSON:
             return {**_object(value), **value.parameters}
         case Struct():
             return _object(value)
-        case list():
-            return [_view(item) for item in value]
-        case dict():
-            return {key: _view(item) for key, item in value.items()}
         case _:
-            return value
+            return _plain(value)
+
+
+def _plain(value: JSON) -> JSON:
+    if isinstance(value, list):
+        items: list[JSON] = value
+        return [_view(item) for item in items]
+    if isinstance(value, dict):
+        entries: dict[str, JSON] = value
+        return {key: _view(item) for key, item in entries.items()}
+    return value
 
 
 def _agent(agent: Agent) -> dict[str, JSON]:

@@ -41,9 +41,11 @@ def expand_all(value: JSON, env: Mapping[str, str], headers: Mapping[str, str] =
     if isinstance(value, str):
         return expand(value, env, headers)
     if isinstance(value, list):
-        return [expand_all(item, env, headers) for item in value]
+        items: list[JSON] = value
+        return [expand_all(item, env, headers) for item in items]
     if isinstance(value, dict):
-        return {key: expand_all(item, env, headers) for key, item in value.items()}
+        entries: dict[str, JSON] = value
+        return {key: expand_all(item, env, headers) for key, item in entries.items()}
     return value
 
 
@@ -52,8 +54,10 @@ def variables(value: JSON) -> Iterator[str]:
     if isinstance(value, str):
         yield from (found[2] for found in _FORM.finditer(value) if found[2] and not found[1])
     elif isinstance(value, list):
-        for item in value:
+        items: list[JSON] = value
+        for item in items:
             yield from variables(item)
     elif isinstance(value, dict):
-        for item in value.values():
+        entries: dict[str, JSON] = value
+        for item in entries.values():
             yield from variables(item)

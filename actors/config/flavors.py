@@ -104,7 +104,7 @@ class _Patch:
 def _matches(item: yaml.Node, wanted: yaml.Node) -> bool:
     """Tell whether a list's item is the wanted one: a map has at least the wanted keys, the rest is equal."""
     if not isinstance(wanted, yaml.Mapping):
-        return yaml.plain(item) == yaml.plain(wanted)
+        return bool(yaml.plain(item) == yaml.plain(wanted))
     return isinstance(item, yaml.Mapping) and all(
         key in item.entries and _matches(item.entries[key].node, entry.node)
         for key, entry in wanted.entries.items()

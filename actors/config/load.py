@@ -105,16 +105,17 @@ def read_file(path: Path) -> bytes:
 
 
 def _text(content: bytes | str, file: str) -> str:
-    if isinstance(content, bytes):
-        if len(content) > yaml.MAX_BYTES:
-            raise ConfigError(f"the file is larger than {yaml.MAX_BYTES} bytes", file)
-        try:
-            content = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            raise ConfigError("the file is not UTF-8 text", file, line) from None
-    if "\0" in content:
-        raise ConfigError("the file is binary, not YAML", file)
     if len(content) > yaml.MAX_BYTES:
         raise ConfigError(f"the file is larger than {yaml.MAX_BYTES} bytes", file)
-    return content
+    text = content if isinstance(content, str) else _decoded(content, file)
+    if "\0" in text:
+        raise ConfigError("the file is binary, not YAML", file)
+    return text
+
+
+def _decoded(content: bytes, file: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError("the file is not UTF-8 text", file, line) from None

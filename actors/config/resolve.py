@@ -10,6 +10,7 @@ from msgspec import structs
 from actors.config import yaml
 from actors.config.errors import ConfigError
 from actors.config.schema import Agent, Command, Config, Skill, Toolset
+from actors.config.stamp import Stamp, stamp_or_absent
 from actors.tools.options import McpOptions
 
 LOCAL = Skill(source="local")
@@ -23,12 +24,12 @@ class InstructionReader:
         directory: The agent file's directory; ``None`` refuses every file.
 
     Attributes:
-        read: Absolute paths that were read, to watch them.
+        stamps: Every file that was asked for and its version before it was read, to watch them.
     """
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
-        self.read: list[Path] = []
+        self.stamps: dict[Path, Stamp] = {}
 
     def text(self, name: str) -> str:
         """Return one file's text.
@@ -47,7 +48,7 @@ class InstructionReader:
             raise ValueError(
                 f"instruction_file {name[:200]!r} must be a relative path inside the agent file's directory"
             )
-        self.read.append(path)
+        self.stamps[path] = stamp_or_absent(path)
         try:
             with path.open("rb") as opened:
                 content = opened.read(yaml.MAX_BYTES + 1)

@@ -12,13 +12,14 @@ from msgspec import Meta, Struct, field
 
 from actors.config.duration import parse_duration
 from actors.config.forms import DURATION, ONE_OR_MANY, PAIRS, PARAGRAPHS, REST, THINKING, Shorthand
-from actors.tools.options import Common as Toolset
-from actors.tools.options import McpOptions
+from actors.tools.options import Common, McpOptions
 from actors.tools.policy import SafetyMode
 
 LATEST = 15
 """The version that a file without ``version`` has."""
 JSON = Any
+Toolset = Common
+"""Options of any toolset; the loader makes the struct of its type, see ``OPTIONS`` in :mod:`actors.tools.options`."""
 
 Count = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]

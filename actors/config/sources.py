@@ -10,26 +10,13 @@ from typing import Protocol
 from urllib.parse import quote_plus, unquote_plus
 
 import trio
-from msgspec import Struct
 
 from actors.config.errors import ConfigError
 from actors.config.load import SUFFIXES, read_file
-from actors.ids import wall_clock
+from actors.config.stamp import Stamp, file_stamp
 
 BUILTINS = {"assistant": "assistant.yaml"}
 """Name of each configuration inside the package → its file."""
-
-
-class Stamp(Struct, frozen=True):
-    """Tells versions of a source's content apart without reading it.
-
-    Attributes:
-        version: Equal for equal content, as far as the source can tell.
-        age: Seconds since the last change; ``None`` when content never changes half-way (no need to wait for a writer).
-    """
-
-    version: tuple[int, ...]
-    age: float | None = None
 
 
 class Source(Protocol):
@@ -42,14 +29,10 @@ class Source(Protocol):
         directory: Where its ``instruction_file`` may be; ``None`` when it is not a local file.
     """
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def directory(self) -> Path | None: ...
+    id: str
+    kind: str
+    name: str
+    directory: Path | None
 
     async def stamp(self) -> Stamp:
         """Return the present version's stamp, quickly. Raises: ConfigError when the source is not there."""
@@ -60,29 +43,12 @@ class Source(Protocol):
         ...
 
 
-def file_stamp(path: Path) -> Stamp:
-    """Return the stamp of a local file.
-
-    Raises:
-        ConfigError: it is not there.
-    """
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        raise ConfigError("no such file", str(path)) from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the file cannot be read: {error}", str(path)) from error
-    version = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return Stamp(version, max(0.0, wall_clock() - found.st_mtime))
-
-
 class FileSource:
     """A local file; its id is the name without extension."""
 
-    kind = "file"
-
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.kind = "file"
         self.id = path.stem
         self.name = str(path)
         self.directory: Path | None = path.parent
@@ -99,10 +65,9 @@ class FileSource:
 class BuiltinSource:
     """A configuration that comes with the package and keeps its name."""
 
-    kind = "builtin"
-    directory: Path | None = None
-
     def __init__(self, name: str = "assistant") -> None:
+        self.kind = "builtin"
+        self.directory: Path | None = None
         self.id = name
         self.name = f"built-in {name}"
         self._content = resources.files("actors.config").joinpath(BUILTINS[name]).read_bytes()

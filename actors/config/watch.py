@@ -1,4 +1,4 @@
-"""One source kept current: looked at on access, swapped whole, and never replaced by something broken or half written."""
+"""One source kept current: looked at on access, swapped whole, never replaced by something broken or half written."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import trio
 from msgspec import Struct
 
+from actors.config.document import config_document
 from actors.config.errors import ConfigError
 from actors.config.load import load_with
 from actors.config.resolve import InstructionReader
 from actors.config.schema import Config
-from actors.config.sources import Source, Stamp, file_stamp
+from actors.config.sources import Source
+from actors.config.stamp import Stamp, stamp_or_absent
 
 logger = logging.getLogger("greenroom.config")
 
 SETTLED = 1.0
 """Seconds after a change during which a writer may still be at work, and a stamp may hide a second change."""
-PAUSE = 0.01
+PAUSE = 0.02
 """Seconds between two readings that have to agree."""
 READINGS = 6
 """How often a file that keeps changing is read before the present version stays."""
@@ -32,7 +35,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     Attributes:
         id: The agent id.
         config: Resolved.
-        digest: Equal for equal content, instruction files included; changes with each new version.
+        digest: Equal for equal configurations, instruction texts included; changes with each new version.
         name: What messages call the source.
         directory: Of a local file; ``None`` otherwise.
     """
@@ -63,7 +66,8 @@ class Watched:
         self._flavors = tuple(flavors)
         self._lock = trio.Lock()
         self._stamps: dict[Path | None, Stamp] = {}
-        self._seen = ""
+        self._content = b""
+        self._logged = ""
 
     async def current(self) -> Loaded:
         """Return the newest usable version, having looked whether there is a newer one.
@@ -84,33 +88,26 @@ class Watched:
 
     async def _look(self) -> None:
         try:
-            stamps = await self._present_stamps()
-            if stamps is not None and self._is_known(stamps):
+            if await self._is_known():
                 return
-            content = await self._whole_content()
+            read = await self._whole_content()
         except ConfigError as error:
-            self._fail(error, f"unreadable: {error}")
+            self._stamps = {}
+            self._fail(error, str(error))
             return
-        if content is None:
-            return
-        await self._take(*content)
+        if read is not None:
+            await self._take(*read)
 
-    async def _present_stamps(self) -> dict[Path | None, Stamp] | None:
-        """Return the stamps of all files of the version in use; ``None`` when one of the smaller ones is gone."""
-        found: dict[Path | None, Stamp] = {None: await self.source.stamp()}
-        for path in self._stamps:
-            if path is not None:
-                try:
-                    found[path] = await trio.to_thread.run_sync(file_stamp, path)
-                except ConfigError:
-                    return None
-        return found
-
-    def _is_known(self, stamps: dict[Path | None, Stamp]) -> bool:
-        """Tell whether nothing has changed: a stamp taken right after a change may hide another one."""
-        return stamps.keys() == self._stamps.keys() and all(
-            stamp.version == before.version and (before.age is None or before.age >= SETTLED)
-            for stamp, before in ((stamps[path], self._stamps[path]) for path in stamps)
+    async def _is_known(self) -> bool:
+        """Tell whether nothing has changed; a stamp that was young when it was taken may hide a second change."""
+        own = await self.source.stamp()
+        before = self._stamps.get(None)
+        if before is None or own.version != before.version:
+            return False
+        others = [path for path in self._stamps if path is not None]
+        stamps = await trio.to_thread.run_sync(_stamps_of, others) if others else {}
+        return all(stamp.version == self._stamps[path].version for path, stamp in stamps.items()) and not any(
+            _is_young(stamp) for stamp in self._stamps.values()
         )
 
     async def _whole_content(self) -> tuple[bytes, Stamp] | None:
@@ -118,48 +115,77 @@ class Watched:
         stamp = await self.source.stamp()
         content = await self.source.fetch()
         for _ in range(READINGS):
-            if stamp.age is not None and stamp.age < SETTLED:
+            if not _is_young(stamp):
+                again = await self.source.stamp()
+                if again.version == stamp.version:
+                    return content, again
+            else:
                 await trio.sleep(PAUSE)
-            before, read = stamp.version, content
-            stamp = await self.source.stamp()
-            if stamp.age is None or (stamp.version == before and stamp.age >= SETTLED):
-                return content, stamp
+                again = await self.source.stamp()
+                if again.version == stamp.version and await self.source.fetch() == content:
+                    return content, again
+            stamp = again
             content = await self.source.fetch()
-            if stamp.version == before and content == read:
-                return content, stamp
         return None
 
     async def _take(self, content: bytes, stamp: Stamp) -> None:
-        reader = InstructionReader(self.source.directory)
-        try:
-            config = await trio.to_thread.run_sync(self._load, content, reader)
-        except ConfigError as error:
-            if self.loaded and stamp.age is not None and stamp.age < SETTLED:
-                return  # perhaps half of it; the next look decides
-            self._fail(error, hashlib.sha256(content).hexdigest())
+        digest = hashlib.sha256(content)
+        if digest.digest() == self._content and self._stamps.keys() == {None}:
             self._stamps = {None: stamp}
             return
-        digest = hashlib.sha256(content)
+        reader = InstructionReader(self.source.directory)
+        config: Config | None = None
+        error: ConfigError | None = None
+        try:
+            config = await trio.to_thread.run_sync(self._load, content, reader)
+        except ConfigError as problem:
+            error = problem
         stamps: dict[Path | None, Stamp] = {None: stamp}
-        for path, text in reader.contents.items():
-            digest.update(b"\0" + text.encode())
-            stamps[path] = reader.stamps[path]
-        self._stamps = stamps
-        self._seen = digest.hexdigest()
-        self.problem = None
-        if self.loaded is None or self.loaded.digest != self._seen:
+        for path, found in reader.stamps.items():
+            stamps[path] = found
+        if any(_is_young(found) for found in reader.stamps.values()):
+            await trio.sleep(PAUSE)
+            now = await trio.to_thread.run_sync(_stamps_of, list(reader.stamps))
+            if self.loaded and any(now[path].version != reader.stamps[path].version for path in now):
+                return  # an instruction file is being written; the next look decides
+        if error is not None:
+            if self.loaded and any(_is_young(found) for found in stamps.values()):
+                return  # perhaps half of it; the next look decides
+            self._fail(error, digest.hexdigest() + str(error))
+        else:
+            assert config is not None
+            self._swap(config)
+        self._stamps, self._content = stamps, digest.digest()
+
+    def _swap(self, config: Config) -> None:
+        self.problem, self._logged = None, ""
+        if self.loaded is None or self.loaded.config != config:
             source = self.source
             self.loaded = Loaded(
-                id=source.id, config=config, digest=self._seen, name=source.name, directory=source.directory
+                id=source.id,
+                config=config,
+                digest=hashlib.sha256(msgspec.json.encode(config_document(config))).hexdigest(),
+                name=source.name,
+                directory=source.directory,
             )
 
     def _load(self, content: bytes, reader: InstructionReader) -> Config:
         return load_with(content, reader, file=self.source.name, flavors=self._flavors)
 
-    def _fail(self, error: ConfigError, seen: str) -> None:
-        """Record a problem; each is logged once."""
+    def _fail(self, error: ConfigError, what: str) -> None:
+        """Record a problem; the same one is logged once."""
         self.problem = error
-        if seen != self._seen:
-            self._seen = seen
+        if what != self._logged:
+            self._logged = what
             kept = "the version in use stays" if self.loaded else "it is not served"
-            logger.warning("agent file cannot be used, %s: %s", kept, error, extra={"agent_id": self.source.id})
+            logger.warning(
+                "agent file cannot be used, %s: %s", kept, error, extra={"agent_id": self.source.id}
+            )
+
+
+def _is_young(stamp: Stamp) -> bool:
+    return stamp.age is not None and stamp.age < SETTLED
+
+
+def _stamps_of(paths: Sequence[Path]) -> dict[Path, Stamp]:
+    return {path: stamp_or_absent(path) for path in paths}

@@ -182,7 +182,7 @@ class _Builder:
                 case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
                     self._close()
                 case yaml.AliasEvent():
-                    self._alias(event.anchor, line)
+                    self._alias(str(event.anchor), line)
                 case _:
                     pass
         root = self._root
@@ -200,6 +200,8 @@ class _Builder:
     def _scalar(self, event: Any, line: int) -> None:
         text: str = event.value
         self._weigh(1 + len(text) // 32, line)
+        if "\0" in text:
+            raise self._error("NUL characters are not supported", line)
         tag: str | None = event.tag
         node = Scalar(text, bool(event.implicit[0]), line)
         if tag and tag != "!":
