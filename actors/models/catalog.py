@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from actors.errors import Invalid, Unsupported
+from actors.models.cassette import Cassette
 from actors.models.http import Connect, open_client
 from actors.models.provider import ModelInfo, Provider
 from actors.models.vendors import VENDORS, Vendor
@@ -56,6 +57,7 @@ class Models:
         data_dir: Holds the local model's weights, under ``models``.
         gateway: Base URL that takes the calls of all vendors, which are told apart by the ``X-Cagent-Forward``
             header; models with a base URL of their own bypass it.
+        cassette: Records all calls, or answers them from a recording, for which no keys are needed.
         progress: Told about the download of the local model's weights: bytes so far, bytes in all.
         connect: Opens connections instead of TCP and TLS; for tests.
     """
@@ -66,12 +68,14 @@ class Models:
         data_dir: Path,
         *,
         gateway: str = "",
+        cassette: Cassette | None = None,
         progress: Callable[[int, int], None] | None = None,
         connect: Connect | None = None,
     ) -> None:
         self._environment = environment
         self._data_dir = data_dir
         self._gateway = gateway.rstrip("/")
+        self._cassette = cassette
         self._progress = progress
         self._connect = connect
         self._registered: dict[str, Provider] = {}
@@ -138,6 +142,17 @@ class Models:
             await provider.aclose()
 
     def _provider(self, name: str, settings: Overrides) -> Provider:
+        if self._cassette is None:
+            return self._real_provider(name, settings)
+        vendor = VENDORS.get(name)
+        base_url = settings.base_url or (vendor.base_url if vendor else "")
+        cassette = self._cassette
+        return self._shared(
+            ("cassette", name, base_url),
+            lambda: cassette.bind(name, base_url, lambda: self._real_provider(name, settings)),
+        )
+
+    def _real_provider(self, name: str, settings: Overrides) -> Provider:
         if name in self._registered:
             return self._registered[name]
         if name == LOCAL:

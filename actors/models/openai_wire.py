@@ -235,6 +235,7 @@ class _Delta(Struct):
     reasoning_content: Any = None
     reasoning: Any = None
     thinking: Any = None
+    reasoning_signature: Any = None
     tool_calls: list[_Fragment | None] | None = None
     function_call: _Function | None = None
 
@@ -312,6 +313,8 @@ class ChunkReader:
             if piece and isinstance(piece, str):
                 assembler.add_reasoning(piece)
                 break  # some servers send the same text under two names
+        if isinstance(delta.reasoning_signature, str):
+            assembler.signature = delta.reasoning_signature
         content = delta.content
         if content:
             if isinstance(content, str):
