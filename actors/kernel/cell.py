@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ _BATCH = range(128)
 _RUNNING = Exit("stopped", "still running")
 
 
-class ChildCrashed(Exception):
+class ChildCrashed(Exception):  # noqa: N818 - named like Terminated: what happened
     """A child that its parent does not watch ended as crashed; raised in the parent's place of receiving."""
 
 
@@ -73,6 +73,7 @@ class Cell:
 
     __slots__ = (
         "_asked",
+        "_crashes",
         "_crash",
         "_gone",
         "_idle_since",
@@ -124,6 +125,7 @@ class Cell:
         self._stop_requested = False
         self._crash: Exception | None = None
         self._incident = ""
+        self._crashes: list[float] | None = None
         self._refusal: Exception | None = None
         self._starting: trio.Event | None = None
         self._rest: trio.CancelScope | None = None
@@ -223,72 +225,82 @@ class Cell:
     # --- the task ---
 
     async def run(self) -> None:
-        """Live: one incarnation after another, until stopped, idle, cancelled or over the restart budget."""
+        """Live: one incarnation after another, until stopped, idle, cancelled or over the restart budget.
+
+        One long function on purpose: a coroutine between the task and its mailbox would cost every idle actor 200
+        bytes and every message a hop.
+        """
         acting_cell.set(self)
+        mailbox, task = self.mailbox, trio.lowlevel.current_task()
         exit_ = None
-        crashes: list[float] | None = None
         try:
             with self._scope:
-                if self.predecessor is not None:
-                    await self.predecessor.wait_terminated()
-                    self.predecessor = None
+                await self._wait_for_predecessor()
                 while exit_ is None:
-                    self._incarnation = incarnation = Incarnation(self)
+                    ctx = self._incarnation = Incarnation(self)
                     try:
-                        exit_ = await self._live(incarnation)
-                        continue
+                        receive = await self._start(ctx)
+                        if receive is None:
+                            exit_ = Exit("stopped", f"refused to start: {self._refusal}")
+                            break
+                        while exit_ is None:
+                            for _ in _BATCH:
+                                item = mailbox.take()
+                                if item is None:
+                                    exit_ = self._may_end(ctx)
+                                    break
+                                if type(item) is Asked:
+                                    # Stays set if receive raises: whoever ends the incarnation settles it (K4).
+                                    self._asked = item
+                                    try:
+                                        item.settle(await receive(item.message, ctx))
+                                    except Rejected as refusal:
+                                        item.fail(refusal)
+                                    self._asked = None
+                                elif (
+                                    type(item) not in _SIGNALS or (item := self._open(item, ctx)) is not None
+                                ):
+                                    try:
+                                        await receive(item, ctx)
+                                    except Rejected as refusal:
+                                        self._note_refusal(refusal)
+                            else:
+                                await trio.lowlevel.checkpoint()
+                                continue
+                            if exit_ is None:
+                                await wait_task_rescheduled(mailbox.park(task))
                     except (
                         Exception
                     ) as error:  # the cell's edge: a bug ends the incarnation, not its siblings
                         self._report_crash(error)
-                    crashes = [*(crashes or ()), trio.current_time()]
-                    exit_ = await self._recover(incarnation, crashes)
+                    if exit_ is None:
+                        exit_ = await self._recover(ctx)
         finally:
             # No await from here on: K4, K8 and K9 hold whatever ended the loop.
             self._end(exit_ or Exit("cancelled", self._why_cancelled))
 
-    async def _live(self, ctx: Incarnation[Any]) -> Exit:
-        """Start an incarnation and feed it until it is to end for good."""
+    async def _wait_for_predecessor(self) -> None:
+        if self.predecessor is not None:
+            await self.predecessor.wait_terminated()
+            self.predecessor = None
+
+    async def _start(self, ctx: Incarnation[Any]) -> Callable[[Any, Any], Awaitable[object]] | None:
+        """Make and start the actor; return its ``receive``, or None when it refused to start."""
         actor = self.kind.factory(self.address)
         try:
             await actor.on_start(ctx)
         except Rejected as refusal:
             self._refusal = refusal
-            return Exit("stopped", f"refused to start: {refusal}")
-        self._started()
-        receive, mailbox, task = actor.receive, self.mailbox, trio.lowlevel.current_task()
-        while True:
-            for _ in _BATCH:
-                item = mailbox.take()
-                if item is None:
-                    break
-                if (cls := type(item)) is Asked:
-                    self._asked = item  # stays set if receive raises: whoever ends the incarnation settles it (K4)
-                    try:
-                        reply = await receive(item.message, ctx)
-                    except Rejected as refusal:
-                        item.fail(refusal)
-                    else:
-                        item.settle(reply)
-                    self._asked = None
-                elif cls is Stop:
-                    self._begin_to_stop(ctx)
-                else:
-                    message = self._open(item) if cls in _SEALED else item
-                    try:
-                        await receive(message, ctx)
-                    except Rejected as refusal:
-                        log.debug("told message rejected", extra={"address": str(self.address), "code": refusal.code})
-            else:
-                await trio.lowlevel.checkpoint()
-                continue
-            if (exit_ := self._may_end(ctx)) is not None:
-                return exit_
-            await wait_task_rescheduled(mailbox.park(task))
+            return None
+        self.has_started = True
+        if self._starting is not None:
+            self._starting.set()
+        return actor.receive
 
-    async def _recover(self, incarnation: Incarnation[Any], crashes: list[float]) -> Exit | None:
+    async def _recover(self, incarnation: Incarnation[Any]) -> Exit | None:
         """Clear up after a crash and rest. Return None for another incarnation, else the exit."""
         incarnation.end("its actor crashed")
+        crashes = self._crashes = [*(self._crashes or ()), trio.current_time()]
         await incarnation.wait_empty()
         if self._stop_requested:
             return Exit("stopped", f"crashed while stopping; incident {self._incident}")
@@ -307,18 +319,17 @@ class Cell:
         self._rest = None
         return Exit("stopped", "asked to stop") if self._stop_requested else None
 
-    def _started(self) -> None:
-        self.has_started = True
-        if self._starting is not None:
-            self._starting.set()
+    def _open(self, signal: object, ctx: Incarnation[Any]) -> object | None:
+        """Return the actor's message in a kernel signal, or do what it says and return None."""
+        if type(signal) is WorkEnded:
+            return signal.message()
+        if type(signal) is Escalation:
+            raise ChildCrashed(f"{signal.address}: {signal.exit.detail}")
+        self._begin_to_stop(ctx)
+        return None
 
-    def _open(self, item: object) -> object:
-        """Return the actor's message in ``item``; raise what a child's crash raises here."""
-        if type(item) is WorkEnded:
-            return item.message()
-        if type(item) is Escalation:
-            raise ChildCrashed(f"{item.address}: {item.exit.detail}")
-        return item
+    def _note_refusal(self, refusal: Rejected) -> None:
+        log.debug("told message rejected", extra={"address": str(self.address), "code": refusal.code})
 
     def _begin_to_stop(self, ctx: Incarnation[Any]) -> None:
         self._last_wish = Exit("stopped")
@@ -425,4 +436,4 @@ class Cell:
 
 
 _STOP = Stop()
-_SEALED = frozenset({WorkEnded, Escalation})
+_SIGNALS = frozenset({Stop, WorkEnded, Escalation})

@@ -51,7 +51,7 @@ class Asked(Struct, Generic[R]):
 
     message: Request[R]
     task: Task | None
-    reply: R | None = None
+    reply: R = None  # type: ignore[assignment] # unset until settled; an Optional would cost each ask a cast
     error: Exception | None = None
     settled: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 from trio.lowlevel import current_task, wait_task_rescheduled
@@ -106,7 +106,7 @@ class Ref(Generic[M_contra]):
         await wait_task_rescheduled(asked.abandon)
         if asked.error is not None:
             raise asked.error
-        return cast("R", asked.reply)
+        return asked.reply
 
     async def stop(self, grace: float) -> Exit:
         """Ask the actor to end after the message in progress; cancel it after ``grace`` seconds; wait for its end.
@@ -171,7 +171,7 @@ class Ref(Generic[M_contra]):
             asker.end_waiting_for(cell)
         if asked.error is not None:
             raise asked.error
-        return cast("R", asked.reply)
+        return asked.reply
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ref) and self.address == other.address
