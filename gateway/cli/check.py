@@ -21,5 +21,7 @@ def check(files: Iterable[str]) -> int:
         failed = failed or bool(problems)
         if not problems:
             agents = list(load_file(path).agents)
-            print(f"{name}: ok ({len(agents)} {'agent' if len(agents) == 1 else 'agents'}: {', '.join(agents)})")
+            print(
+                f"{name}: ok ({len(agents)} {'agent' if len(agents) == 1 else 'agents'}: {', '.join(agents)})"
+            )
     return 1 if failed else 0

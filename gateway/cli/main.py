@@ -73,6 +73,13 @@ def database_option(default: str) -> Callable[[F], F]:
     )
 
 
+def cassette_options(command: F) -> F:
+    """Add the options for recorded model calls."""
+    fake = click.option("--fake", metavar="FILE", help="Answer model calls from a recording.")
+    record = click.option("--record", metavar="FILE", help="Record model calls to a new file.")
+    return fake(record(command))
+
+
 def start_logging(level: str) -> None:
     """Set up logging as the options of this invocation say."""
     from gateway.cli.logs import configure
@@ -140,8 +147,7 @@ def serve() -> None:
     show_default=True,
     help="What a client that leaves its run's stream does to the run.",
 )
-@click.option("--fake", metavar="FILE", help="Answer model calls from a recording.")
-@click.option("--record", metavar="FILE", help="Record model calls.")
+@cassette_options
 @click.option(
     "--mcp-oauth-redirect-uri", metavar="URI", help="Where remote tool servers send people after login."
 )
@@ -166,6 +172,7 @@ def serve_api(**options: Any) -> None:
 @click.option("--yolo", is_flag=True, help="Run every tool call without asking.")
 @click.option("--session", metavar="ID", help="Continue this session; -1 is the latest. A new id is created.")
 @click.option("--json", "as_json", is_flag=True, help="Print one event per line as JSON.")
+@cassette_options
 @click.option(
     "--working-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Where tools work."
 )

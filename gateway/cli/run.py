@@ -18,6 +18,7 @@ from actors.session.messages import Template
 from gateway.cli.conversation import Conversation
 from gateway.cli.display import Display, JsonDisplay, MarkdownDisplay, PlainDisplay
 from gateway.cli.enter import enter, settings_for
+from gateway.cli.models import models_for
 from gateway.cli.person import TerminalPerson
 
 AGENT_SUFFIXES = (".yaml", ".yml", ".hcl")
@@ -36,6 +37,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     working_dir: Path | None
     session_db: str | None
     data_dir: Path | None
+    fake: str | None = None
+    record: str | None = None
 
 
 def split(words: Sequence[str]) -> tuple[Path | None, str]:
@@ -71,7 +74,8 @@ async def talk(options: RunOptions, file: Path | None, message: str) -> int:
     settings = settings_for(
         data_dir=options.data_dir, session_db=options.session_db, working_dir=options.working_dir
     )
-    async with open_runtime(settings, agents=file) as runtime:
+    models = models_for(settings, fake=options.fake, record=options.record)
+    async with open_runtime(settings, agents=file, models=models) as runtime:
         session = await open_session(runtime, options)
         console = Console(stderr=options.as_json or not sys.stdout.isatty())
         person: TerminalPerson | None = None

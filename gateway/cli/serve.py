@@ -10,6 +10,7 @@ import msgspec
 
 from actors import open_runtime
 from gateway.cli.enter import enter, settings_for
+from gateway.cli.models import models_for
 from gateway.endpoint import Endpoint
 from gateway.listeners import Listener
 from gateway.routes import TABLE
@@ -37,6 +38,8 @@ def serve_api(
     pull_interval: int,
     default_model: str | None,
     on_disconnect: str,
+    fake: str | None,
+    record: str | None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP.
 
@@ -64,8 +67,9 @@ def serve_api(
         announce(listener)
 
     async def main() -> None:
+        models = models_for(settings, fake=fake, record=record)
         # The signals come first and last: one that arrives while the journal closes must not kill the process.
-        async with stop_on_signals() as stop, open_runtime(settings, agents=agents) as runtime:
+        async with stop_on_signals() as stop, open_runtime(settings, agents=agents, models=models) as runtime:
             await serve(Endpoint(TABLE, runtime, limits), [listen], stop, announce=say)
 
     enter(main)
