@@ -152,7 +152,7 @@ class UserPromptOptions(Common, frozen=True, kw_only=True):
 
 
 class BackgroundJobsOptions(Common, frozen=True, kw_only=True):
-    """``recall``: whether a job may announce its end to the agent (the tool's ``recall`` argument)."""
+    """``recall``: whether a job tells the agent when it ends, unless the call says otherwise."""
 
     env: Environment = field(default_factory=dict[str, str])
     recall: bool = False

@@ -99,8 +99,9 @@ class _Checker:
     def _resolve(self, ref: JSON) -> JSON:
         node: JSON = self._root
         for part in str(ref).removeprefix("#").strip("/").split("/"):
-            node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, Mapping) else None
-        return cast("JSON", node)
+            key = part.replace("~1", "/").replace("~0", "~")
+            node = cast("Schema", node).get(key) if isinstance(node, Mapping) else None
+        return node
 
     def _one_of(self, options: Sequence[JSON], value: JSON, at: str, depth: int) -> JSON:
         exact = [option for option in options if _fits_type(option, value)]

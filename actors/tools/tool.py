@@ -48,7 +48,8 @@ class Media(Struct, frozen=True, omit_defaults=True):
 class ToolResult(Struct, frozen=True, omit_defaults=True):
     """What a call produced.
 
-    ``output`` is what the model reads; it is valid UTF-8 without NUL or lone surrogates. ``terminal`` ends the run when the call succeeds (a ``task_complete`` tool).
+    ``output`` is what the model reads; it is valid UTF-8 without NUL or lone surrogates.
+    ``terminal`` ends the run when the call succeeds (a ``task_complete`` tool).
     """
 
     output: str

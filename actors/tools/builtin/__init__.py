@@ -1,0 +1,1 @@
+"""The toolsets that come with the library, one file each."""

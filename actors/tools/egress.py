@@ -1,0 +1,384 @@
+"""The only way out for HTTP tools: every connection goes to an address that was checked after name resolution.
+
+The address that is checked is the address that is connected to, for redirects too. Sizes count decoded bytes, and one
+deadline covers a whole request.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, cast
+from urllib.parse import urljoin, urlsplit
+
+import httpcore2
+import trio
+from msgspec import Struct
+
+from actors.tools.tool import ToolError
+
+BODY_LIMIT = 5_000_000
+"""Decoded bytes of a response body."""
+
+MAX_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_LOCAL_NAMES = ("localhost", "localdomain", "internal", "local", "home.arpa")
+_CHUNK = 65536
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_PORTS = {"http": 80, "https": 443}
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Blocked(ToolError):  # noqa: N818 - a refusal, not a fault
+    """The target may not be reached."""
+
+
+class Resolver(Protocol):
+    """Finds the addresses of a host name."""
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        """Return addresses in the order to try them. Raises: OSError when there are none."""
+        ...
+
+
+class Response(Struct, frozen=True):
+    """A finished exchange. ``headers`` has lower-cased names; ``url`` is where redirects led."""
+
+    status: int
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """Ask the system for a host's addresses; also turns ``127.1``, ``0x7f000001`` and the like into addresses."""
+    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def is_public(text: str) -> bool:
+    """Tell whether an address is on the public internet; IPv4 inside an IPv6 form counts as that IPv4 address."""
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return all(found.is_global and not found.is_multicast for found in _contained(address))
+
+
+def _contained(address: Address) -> Iterable[Address]:
+    yield address
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped:
+            yield address.ipv4_mapped
+        if address.sixtofour:
+            yield address.sixtofour
+        if address.teredo:
+            yield from address.teredo
+        if address in _NAT64:
+            yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+def check_url(url: str, *, allow_private: bool = False) -> str:
+    """Return the host of a URL that may be tried; its addresses are checked when connecting.
+
+    Raises:
+        Blocked: not http or https, no host, or a name that only exists on private networks.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise Blocked(f"{url}: not a valid URL ({error})") from error
+    if parts.scheme.lower() not in _PORTS:
+        raise Blocked(f"{url}: only http and https addresses can be used")
+    if not host or any(char <= " " or char == "\x7f" for char in url) or port == 0:
+        raise Blocked(f"{url}: not a valid URL")
+    name = host.rstrip(".").lower()
+    if not allow_private and any(name == local or name.endswith("." + local) for local in _LOCAL_NAMES):
+        raise Blocked(f"{url}: the host is on a private network")
+    return name
+
+
+class _GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Connects to checked addresses only."""
+
+    def __init__(self, resolver: Resolver, *, allow_private: bool) -> None:
+        self._resolver = resolver
+        self._allow_private = allow_private
+        self._inner = cast("httpcore2.AsyncNetworkBackend", httpcore2.TrioBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the interface's
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            addresses = await self._resolver(host, port)
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError(f"cannot resolve {host}: {error}") from error
+        if not self._allow_private and (blocked := [text for text in addresses if not is_public(text)]):
+            raise Blocked(f"{host}: the address {blocked[0]} is not on the public internet")
+        problem: Exception = httpcore2.ConnectError(f"{host} has no address")
+        for address in addresses:
+            try:
+                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                problem = error
+        raise problem
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ARG002, ASYNC109 - the interface's
+        socket_options: Iterable[Any] | None = None,  # noqa: ARG002 - the interface's
+    ) -> httpcore2.AsyncNetworkStream:
+        raise Blocked(f"{path}: sockets of this machine cannot be used")
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+
+class Egress:
+    """Makes requests from tools to the outside.
+
+    Args:
+        allow_private: Let addresses of private networks and of this machine pass.
+        resolver: Finds addresses; the system unless given.
+        accept_host: Called with the host of every URL, redirects included; false refuses it.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_private: bool = False,
+        resolver: Resolver = resolve,
+        accept_host: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self._allow_private = allow_private
+        self._resolver = resolver
+        self._accept_host = accept_host
+
+    def check(self, url: str) -> None:
+        """Check what can be checked of a URL without resolving its host.
+
+        Raises:
+            Blocked: it may not be requested.
+        """
+        host = check_url(url, allow_private=self._allow_private)
+        if not self._accept_host(host):
+            raise Blocked(f"{host}: requests to this host are not allowed")
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        seconds: float,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        limit: int = BODY_LIMIT,
+    ) -> Response:
+        """Make a request and read the whole answer; any status is an answer.
+
+        Redirects are followed up to five times, each checked like the first URL. Headers that carry secrets, and
+        those given here, are not sent to another host.
+
+        Args:
+            method: HTTP method.
+            url: Absolute http or https URL.
+            seconds: Deadline for everything together.
+            headers: More request headers.
+            body: Request body.
+            limit: Decoded bytes of the answer's body.
+
+        Raises:
+            Blocked: the URL or a redirect leads where it may not.
+            ToolError: no answer in time, too large an answer, or the network failed.
+        """
+        try:
+            with trio.fail_after(seconds):
+                return await self._follow(method.upper(), url, dict(headers or {}), body, limit)
+        except trio.TooSlowError as error:
+            raise ToolError(f"{url}: no complete answer within {seconds:g} s") from error
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
+            raise ToolError(f"{url}: {error or type(error).__name__}") from error
+        except (httpcore2.UnsupportedProtocol, UnicodeError, ValueError, TypeError) as error:
+            raise ToolError(f"{url}: the request cannot be made ({error})") from error
+
+    async def _follow(
+        self, method: str, url: str, headers: dict[str, str], body: bytes | None, limit: int
+    ) -> Response:
+        backend = _GuardedBackend(self._resolver, allow_private=self._allow_private)
+        async with httpcore2.AsyncConnectionPool(
+            ssl_context=ssl.create_default_context() if url.lower().startswith("https") else None,
+            network_backend=backend,
+            max_connections=1,
+        ) as pool:
+            for _ in range(MAX_REDIRECTS + 1):
+                self.check(url)
+                response = await self._exchange(pool, method, url, headers, body, limit)
+                location = response.headers.get("location")
+                if response.status not in _REDIRECTS or not location:
+                    return response
+                target = urljoin(url, location)
+                if _origin(target) != _origin(url):
+                    headers = {
+                        name: value
+                        for name, value in headers.items()
+                        if name.lower() in {"accept", "user-agent"}
+                    }
+                if response.status == 303 or (response.status in {301, 302} and method == "POST"):
+                    method, body = "GET", None
+                url = target
+        raise ToolError(f"{url}: more than {MAX_REDIRECTS} redirects")
+
+    async def _exchange(
+        self,
+        pool: httpcore2.AsyncConnectionPool,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        limit: int,
+    ) -> Response:
+        parts = urlsplit(url)
+        host = (
+            (parts.hostname or "").encode("idna").decode()
+            if not _is_ipv6(parts.hostname)
+            else f"[{parts.hostname}]"
+        )
+        port = parts.port or _PORTS[parts.scheme.lower()]
+        authority = host if port == _PORTS[parts.scheme.lower()] else f"{host}:{port}"
+        fields = {
+            "host": authority,
+            "accept-encoding": "gzip, deflate",
+            "connection": "close",
+            **{name.lower(): value for name, value in headers.items()},
+        }
+        if body is not None:
+            fields["content-length"] = str(len(body))
+        target = _quoted(parts.path or "/") + (f"?{_quoted(parts.query)}" if parts.query else "")
+        request = httpcore2.Request(
+            method,
+            httpcore2.URL(
+                scheme=parts.scheme.lower().encode(),
+                host=host.strip("[]").encode(),
+                port=port,
+                target=target.encode(),
+            ),
+            headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in fields.items()],
+            content=body,
+        )
+        response = await pool.handle_async_request(request)
+        try:
+            received = {
+                name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+            }
+            stream = cast("AsyncIterable[bytes]", response.stream)
+            chunks: list[bytes] = []
+            size = 0
+            inflater = _Inflater(received.get("content-encoding", ""))
+            async for data in stream:
+                for chunk in inflater.feed(data) if data else ():
+                    size += len(chunk)
+                    if size > limit:
+                        raise ToolError(f"{url}: the answer is larger than {limit} bytes")
+                    chunks.append(chunk)
+        finally:
+            # A connection in the middle of an answer is dropped, which does not wait for the other side.
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+                await response.aclose()
+        return Response(response.status, url, received, b"".join(chunks))
+
+
+class _Inflater:
+    """Undoes compression in pieces of bounded size, so that a small body cannot become a huge one in memory."""
+
+    def __init__(self, encoding: str) -> None:
+        self._name = encoding.strip().lower()
+        if self._name not in {"", "identity", "gzip", "x-gzip", "deflate"}:
+            raise ToolError(f"the answer is compressed in a way that was not asked for: {encoding}")
+        self._inflate: zlib._Decompress | None = None
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield what the next compressed bytes become.
+
+        Raises:
+            ToolError: they are not what the header said.
+        """
+        if self._name in {"", "identity"}:
+            yield data
+            return
+        if self._inflate is None:
+            # Some servers leave the zlib header out of "deflate".
+            raw = self._name == "deflate" and data[0] & 0x0F != 8
+            self._inflate = zlib.decompressobj(wbits=-15 if raw else 47)
+        while data and not self._inflate.eof:
+            try:
+                piece = self._inflate.decompress(data, _CHUNK)
+            except zlib.error as error:
+                raise ToolError(f"the answer's compression is broken: {error}") from error
+            data = self._inflate.unconsumed_tail
+            if piece:
+                yield piece
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme.lower(),
+            (parts.hostname or "").lower(),
+            parts.port or _PORTS.get(parts.scheme.lower()),
+        )
+    except ValueError:
+        return "", url, None
+
+
+def _is_ipv6(host: str | None) -> bool:
+    return ":" in (host or "")
+
+
+def _quoted(text: str) -> str:
+    """Percent-encode what may not stand in a request line; existing escapes stay."""
+    return "".join(
+        char if char.isascii() and char > " " and char not in '"<>\\^`{|}\x7f' else _percent(char)
+        for char in text
+    )
+
+
+def _percent(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode())
+
+
+def host_rules(allowed: Iterable[str], blocked: Iterable[str]) -> Callable[[str], bool]:
+    """Return a test of host names from two lists of domains; a domain covers its subdomains.
+
+    Args:
+        allowed: If not empty, only these.
+        blocked: Never these.
+    """
+    allow = [_domain(entry) for entry in allowed]
+    block = [_domain(entry) for entry in blocked]
+
+    def accept(host: str) -> bool:
+        if any(_covers(domain, host) for domain in block):
+            return False
+        return not allow or any(_covers(domain, host) for domain in allow)
+
+    return accept
+
+
+def _domain(entry: str) -> str:
+    return entry.strip().lower().removeprefix("*.").lstrip(".").rstrip(".")
+
+
+def _covers(domain: str, host: str) -> bool:
+    return host == domain or host.endswith("." + domain)
