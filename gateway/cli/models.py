@@ -44,7 +44,9 @@ class Download:
         """Take note that ``done`` of ``total`` bytes are here."""
         if not self._announced:
             self._announced = True
-            self._console.print(f"Fetching the local model's weights, once: {total / 1e6:.0f} MB")
+            self._console.print(
+                f"Fetching the local model's weights, once: {total / 1e6:.0f} MB", highlight=False
+            )
             if self._console.is_terminal:
                 self._progress = Progress(
                     TextColumn("  "),
