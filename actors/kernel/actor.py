@@ -79,6 +79,9 @@ class Context(Protocol[M_contra]):
         """Run ``fn(*args)`` beside the mailbox; ``done(outcome)`` becomes a message ahead of the control lane.
 
         Args:
+            fn: Does the work; it learns nothing of the actor but what ``args`` say.
+            *args: Passed to ``fn``.
+            done: Makes the actor's message from the outcome; called in the actor, where raising is a crash.
             gate: The work's gate when ``fn`` must know it; make it with ``Gate(ctx.gate)``. Default: a new one.
             name: Shown in logs and task trees.
 
@@ -110,7 +113,7 @@ class Actor(ABC, Generic[M]):
     There is no ``on_stop``: clean up in ``with`` blocks of work, and let the journal or a watcher keep the record.
     """
 
-    async def on_start(self, ctx: Context[M]) -> None:  # noqa: B027 - optional for subclasses
+    async def on_start(self, ctx: Context[M]) -> None:
         """Rebuild the state before the first message. Messages wait meanwhile.
 
         Raises:

@@ -73,8 +73,8 @@ class Cell:
 
     __slots__ = (
         "_asked",
-        "_crashes",
         "_crash",
+        "_crashes",
         "_gone",
         "_idle_since",
         "_idle_timer",
@@ -269,9 +269,7 @@ class Cell:
                                 continue
                             if exit_ is None:
                                 await wait_task_rescheduled(mailbox.park(task))
-                    except (
-                        Exception
-                    ) as error:  # the cell's edge: a bug ends the incarnation, not its siblings
+                    except Exception as error:  # noqa: BLE001 - the cell's edge: a bug ends one incarnation
                         self._report_crash(error)
                     if exit_ is None:
                         exit_ = await self._recover(ctx)
@@ -314,10 +312,11 @@ class Cell:
             "actor restarts",
             extra={"address": str(self.address), "delay": decision.delay, "crashes": len(crashes)},
         )
-        with trio.move_on_after(decision.delay) as self._rest:
+        with trio.move_on_after(decision.delay) as rest:
+            self._rest = rest
             await trio.sleep_forever()
         self._rest = None
-        return Exit("stopped", "asked to stop") if self._stop_requested else None
+        return Exit("stopped", "asked to stop while it rested") if rest.cancel_called else None
 
     def _open(self, signal: object, ctx: Incarnation[Any]) -> object | None:
         """Return the actor's message in a kernel signal, or do what it says and return None."""

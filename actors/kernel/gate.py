@@ -38,12 +38,12 @@ class Gate:
         """Return once the gate and all its ancestors are open. Checkpoint: always."""
         await trio.lowlevel.checkpoint()
         while (closed := self._first_closed()) is not None:
-            await closed._park()
+            await closed._park()  # noqa: SLF001 - another gate
 
     def _first_closed(self) -> Gate | None:
         gate: Gate | None = self
-        while gate is not None and not gate._closed:
-            gate = gate._parent
+        while gate is not None and not gate._closed:  # noqa: SLF001 - another gate
+            gate = gate._parent  # noqa: SLF001 - another gate
         return gate
 
     async def _park(self) -> None:

@@ -73,30 +73,36 @@ class Incarnation(Generic[M]):
 
     @property
     def address(self) -> Address:
+        """See :class:`~actors.kernel.actor.Context`."""
         return self._cell.address
 
     @property
     def ref(self) -> Ref[M]:
+        """See :class:`~actors.kernel.actor.Context`."""
         return self._cell.ref()
 
     @property
     def gate(self) -> Gate:
+        """See :class:`~actors.kernel.actor.Context`."""
         if self._gate is None:
             self._gate = Gate()
         return self._gate
 
     @property
     def killswitch(self) -> KillSwitch:
+        """See :class:`~actors.kernel.actor.Context`."""
         if self._killswitch is None:
             self._killswitch = KillSwitch(self._cell.system.killswitch)
         return self._killswitch
 
     def resolve(self, address: Address) -> Ref[Any]:
+        """See :class:`~actors.kernel.actor.Context`."""
         return self._cell.system.ref(address)
 
     async def spawn(
         self, make: Callable[[], Actor[N]], key: str, policy: RestartPolicy = DEFAULT_POLICY
     ) -> Ref[N]:
+        """See :class:`~actors.kernel.actor.Context`."""
         self._check_alive()
         if self._children is None:
             self._children = {}
@@ -115,6 +121,7 @@ class Incarnation(Generic[M]):
         gate: Gate | None = None,
         name: str = "",
     ) -> Work:
+        """See :class:`~actors.kernel.actor.Context`."""
         self._check_alive()
         work = Work(self, Gate(self.gate) if gate is None else gate, name or getattr(fn, "__name__", "work"))
         if self._works is None:
@@ -125,6 +132,7 @@ class Incarnation(Generic[M]):
         return work
 
     def watch(self, ref: Ref[Any]) -> None:
+        """See :class:`~actors.kernel.actor.Context`."""
         self._check_alive()
         if self._watched is not None and ref.address in self._watched:
             return
@@ -139,10 +147,12 @@ class Incarnation(Generic[M]):
         target.add_watcher(self)
 
     def unwatch(self, ref: Ref[Any]) -> None:
+        """See :class:`~actors.kernel.actor.Context`."""
         if self._watched and (target := self._watched.pop(ref.address, None)) is not None:
             target.remove_watcher(self)
 
     def after(self, seconds: float, message: M) -> Timer:
+        """See :class:`~actors.kernel.actor.Context`."""
         self._check_alive()
         if self._timers is None:
             self._timers = []
@@ -155,6 +165,7 @@ class Incarnation(Generic[M]):
         return timer
 
     def passivate(self) -> None:
+        """See :class:`~actors.kernel.actor.Context`."""
         self._check_alive()
         self._cell.passivate_when_idle()
 

@@ -31,15 +31,15 @@ class KillSwitch:
         self._targets: set[Cancellable] = set()
         self._children: WeakSet[KillSwitch] = WeakSet()
         if parent is not None:
-            parent._children.add(self)
+            parent._children.add(self)  # noqa: SLF001 - another switch
 
     @property
     def reason(self) -> str | None:
         """Why this switch or the nearest tripped ancestor was tripped; None while none is."""
         switch: KillSwitch | None = self
-        while switch is not None and switch._reason is None:
-            switch = switch._parent
-        return None if switch is None else switch._reason
+        while switch is not None and switch._reason is None:  # noqa: SLF001 - another switch
+            switch = switch._parent  # noqa: SLF001 - another switch
+        return None if switch is None else switch._reason  # noqa: SLF001 - another switch
 
     def add(self, target: Cancellable) -> None:
         """Register ``target`` until :meth:`discard`; cancelled at once when the switch is tripped already."""
@@ -78,4 +78,5 @@ class KillSwitch:
         targets = tuple(self._targets)
         for target in targets:
             target.cancel(reason)
-        return len(targets) + sum(child._cancel_all(reason) for child in tuple(self._children))
+        children = tuple(self._children)
+        return len(targets) + sum(child._cancel_all(reason) for child in children)  # noqa: SLF001 - other switches

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, wait_task_rescheduled
@@ -51,7 +51,7 @@ class Asked(Struct, Generic[R]):
 
     message: Request[R]
     task: Task | None
-    reply: R = None  # type: ignore[assignment] # unset until settled; an Optional would cost each ask a cast
+    reply: Any = None
     error: Exception | None = None
     settled: bool = False
 

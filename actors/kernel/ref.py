@@ -69,7 +69,8 @@ class Ref(Generic[M_contra]):
             try:
                 self._deliver(message, urgent)
             except MailboxFull:
-                assert (cell := self._cell) is not None
+                cell = self._cell
+                assert cell is not None, "only a living actor's mailbox is full"
             else:
                 return
             asker = acting_cell.get()
@@ -106,7 +107,8 @@ class Ref(Generic[M_contra]):
         await wait_task_rescheduled(asked.abandon)
         if asked.error is not None:
             raise asked.error
-        return asked.reply
+        reply: R = asked.reply
+        return reply
 
     async def stop(self, grace: float) -> Exit:
         """Ask the actor to end after the message in progress; cancel it after ``grace`` seconds; wait for its end.
@@ -171,7 +173,8 @@ class Ref(Generic[M_contra]):
             asker.end_waiting_for(cell)
         if asked.error is not None:
             raise asked.error
-        return asked.reply
+        reply: R = asked.reply
+        return reply
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ref) and self.address == other.address
