@@ -300,7 +300,7 @@ class Cell:
         incarnation.end("its actor crashed")
         crashes = self._crashes = [*(self._crashes or ()), trio.current_time()]
         await incarnation.wait_empty()
-        if self._stop_requested:
+        if self._is_to_stop():
             return Exit("stopped", f"crashed while stopping; incident {self._incident}")
         if self._parent is not None and not self.has_started:
             return Exit("crashed", f"could not start; incident {self._incident}")
@@ -312,11 +312,13 @@ class Cell:
             "actor restarts",
             extra={"address": str(self.address), "delay": decision.delay, "crashes": len(crashes)},
         )
-        with trio.move_on_after(decision.delay) as rest:
-            self._rest = rest
+        with trio.move_on_after(decision.delay) as self._rest:
             await trio.sleep_forever()
         self._rest = None
-        return Exit("stopped", "asked to stop while it rested") if rest.cancel_called else None
+        return Exit("stopped", "asked to stop while it rested") if self._is_to_stop() else None
+
+    def _is_to_stop(self) -> bool:
+        return self._stop_requested
 
     def _open(self, signal: object, ctx: Incarnation[Any]) -> object | None:
         """Return the actor's message in a kernel signal, or do what it says and return None."""
