@@ -135,7 +135,7 @@ def serve() -> None:
     type=click.IntRange(min=0),
     default=0,
     metavar="MINUTES",
-    help="Fetch URL agents again.",
+    help="Refused for files on disk, which are reread as they change.",
 )
 @click.option(
     "--default-model", envvar="GREENROOM_DEFAULT_MODEL", metavar="PROVIDER/MODEL", help="For `auto` agents."

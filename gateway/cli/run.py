@@ -76,7 +76,10 @@ async def talk(options: RunOptions, file: Path | None, message: str) -> int:
     )
     models = models_for(settings, fake=options.fake, record=options.record)
     async with open_runtime(settings, agents=file, models=models) as runtime:
-        session = await open_session(runtime, options)
+        if file is None:
+            runtime.agents.add_assistant()
+        source = await runtime.agents.only("")
+        session = await open_session(runtime, options, source)
         console = Console(stderr=options.as_json or not sys.stdout.isatty())
         person: TerminalPerson | None = None
         if sys.stdin.isatty() and console.is_terminal:
@@ -85,7 +88,7 @@ async def talk(options: RunOptions, file: Path | None, message: str) -> int:
             session,
             display_for(session.id, console, as_json=options.as_json),
             person,
-            source=runtime.agents.only(""),
+            source=source,
             agent=options.agent or "",
             model=options.model or "",
         )
@@ -102,7 +105,7 @@ def display_for(session_id: str, console: Console, *, as_json: bool) -> Display:
     return MarkdownDisplay(console) if sys.stdout.isatty() else PlainDisplay()
 
 
-async def open_session(runtime: Runtime, options: RunOptions) -> Session:
+async def open_session(runtime: Runtime, options: RunOptions, source: str) -> Session:
     """Create a session, or find the one that is to go on.
 
     Raises:
@@ -117,7 +120,7 @@ async def open_session(runtime: Runtime, options: RunOptions) -> Session:
         wanted = rows[0].id
     elif not wanted or not await exists(runtime, wanted):
         return await runtime.create_session(agent_name=name, template=template, session_id=wanted)
-    session = runtime.session(wanted, runtime.agents.only(""), name)
+    session = runtime.session(wanted, source, name)
     if options.yolo:
         await session.set_safety("autonomous")
     return session

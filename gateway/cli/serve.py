@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from gateway.routes import TABLE
 from gateway.serve import announce, serve, stop_on_signals
 from gateway.settings import Settings
 
+log = logging.getLogger("gateway.cli")
 OPEN_WARNING = """\
 WARNING: {address} can be reached from other machines, and no --auth-token is set.
 WARNING: whoever reaches it can run every tool of every agent served here.
@@ -49,7 +51,9 @@ def serve_api(
     """
     if auth_token and no_auth:
         raise click.UsageError("--auth-token and --no-auth contradict each other")
-    if pull_interval and "://" not in agents:
+    if "://" in agents:
+        raise click.UsageError(f"agent files are read from disk, not from {agents}")
+    if pull_interval:
         raise click.UsageError(PULL_REFUSED)
     settings = msgspec.structs.replace(
         settings_for(data_dir=data_dir, session_db=session_db, default_db=Path("session.db")),
@@ -70,6 +74,10 @@ def serve_api(
         models = models_for(settings, fake=fake, record=record)
         # The signals come first and last: one that arrives while the journal closes must not kill the process.
         async with stop_on_signals() as stop, open_runtime(settings, agents=agents, models=models) as runtime:
+            if not await runtime.agents.listing():
+                await runtime.agents.only("")  # says why there is none
+            for name, problem in runtime.agents.problems().items():
+                log.warning("agent file not served: %s", problem, extra={"agent": name})
             await serve(Endpoint(TABLE, runtime, limits), [listen], stop, announce=say)
 
     enter(main)

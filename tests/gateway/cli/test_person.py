@@ -92,12 +92,15 @@ FORM = {
 }
 
 
+NOTHING: dict[str, Any] = {}
+
+
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
         ("Ada\r36\ry\r", ("accept", {"name": "Ada", "age": 36, "ok": True})),
         ("Ada\r\r\r", ("accept", {"name": "Ada"})),
-        ("\r", ("decline", {})),
+        ("\r", ("decline", NOTHING)),
     ],
 )
 async def test_a_form_is_asked_field_by_field(

@@ -145,7 +145,9 @@ class Chatting:
                 session = await runtime.create_session(title="chat")
                 display = PlainDisplay(self.out, self.notes)
                 keyboard.send_text(keys)
-                await chat(Conversation(session, display, person, source=runtime.agents.only("")), person)
+                await chat(
+                    Conversation(session, display, person, source=await runtime.agents.only("")), person
+                )
 
 
 async def test_a_chat_keeps_its_history_and_ends_with_ctrl_d(
