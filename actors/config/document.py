@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from msgspec import NODEFAULT, Struct, structs
 
@@ -49,11 +50,9 @@ def _view(value: JSON) -> JSON:
 
 def _plain(value: JSON) -> JSON:
     if isinstance(value, list):
-        items: list[JSON] = value
-        return [_view(item) for item in items]
+        return [_view(item) for item in cast("Sequence[JSON]", value)]
     if isinstance(value, dict):
-        entries: dict[str, JSON] = value
-        return {key: _view(item) for key, item in entries.items()}
+        return {key: _view(item) for key, item in cast("Mapping[str, JSON]", value).items()}
     return value
 
 

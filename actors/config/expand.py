@@ -8,8 +8,8 @@ expanded again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 JSON = Any
 
@@ -41,11 +41,11 @@ def expand_all(value: JSON, env: Mapping[str, str], headers: Mapping[str, str] =
     if isinstance(value, str):
         return expand(value, env, headers)
     if isinstance(value, list):
-        items: list[JSON] = value
-        return [expand_all(item, env, headers) for item in items]
+        return [expand_all(item, env, headers) for item in cast("Sequence[JSON]", value)]
     if isinstance(value, dict):
-        entries: dict[str, JSON] = value
-        return {key: expand_all(item, env, headers) for key, item in entries.items()}
+        return {
+            key: expand_all(item, env, headers) for key, item in cast("Mapping[str, JSON]", value).items()
+        }
     return value
 
 
@@ -54,10 +54,8 @@ def variables(value: JSON) -> Iterator[str]:
     if isinstance(value, str):
         yield from (found[2] for found in _FORM.finditer(value) if found[2] and not found[1])
     elif isinstance(value, list):
-        items: list[JSON] = value
-        for item in items:
+        for item in cast("Sequence[JSON]", value):
             yield from variables(item)
     elif isinstance(value, dict):
-        entries: dict[str, JSON] = value
-        for item in entries.values():
+        for item in cast("Mapping[str, JSON]", value).values():
             yield from variables(item)

@@ -87,14 +87,21 @@ def read_file(path: Path) -> bytes:
     if path.suffix == ".hcl":
         raise ConfigError("HCL agent files are not supported; write the same keys as YAML", name)
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+        descriptor = os.open(
+            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )  # a pipe would wait for its writer
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if stat.S_ISDIR(mode):
+                raise ConfigError("this is a directory, not an agent file", name)
+            if not stat.S_ISREG(mode):
                 raise ConfigError("not a regular file", name)
-            content = opened.read(yaml.MAX_BYTES + 1)
+            with open(descriptor, "rb", closefd=False) as opened:
+                content = opened.read(yaml.MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         raise ConfigError("no such file", name) from None
-    except IsADirectoryError:
-        raise ConfigError("this is a directory, not an agent file", name) from None
     except ValueError:
         raise ConfigError("not a usable file name", name) from None
     except OSError as error:

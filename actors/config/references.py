@@ -15,7 +15,8 @@ def external_name(ref: str) -> tuple[str, str]:
     ``docker.io/me/reviewer:v2`` is ``reviewer``.
     """
     head, colon, rest = ref.partition(":")
-    if colon and head and "/" not in head and "/" in rest and not rest.startswith("//"):
+    has_port = rest.partition("/")[0].isdigit()
+    if colon and head and "/" not in head and "/" in rest and not rest.startswith("//") and not has_port:
         return head, rest
     last = ref.split("?", 1)[0].rstrip("/").rsplit("/", 1)[-1]
     name = last.split("@", 1)[0].split(":", 1)[0]

@@ -140,9 +140,8 @@ class Watched:
             config = await trio.to_thread.run_sync(self._load, content, reader)
         except ConfigError as problem:
             error = problem
-        stamps: dict[Path | None, Stamp] = {None: stamp}
-        for path, found in reader.stamps.items():
-            stamps[path] = found
+        stamps: dict[Path | None, Stamp] = dict(reader.stamps.items())
+        stamps[None] = stamp
         if any(_is_young(found) for found in reader.stamps.values()):
             await trio.sleep(PAUSE)
             now = await trio.to_thread.run_sync(_stamps_of, list(reader.stamps))

@@ -203,7 +203,7 @@ class _Builder:
         if "\0" in text:
             raise self._error("NUL characters are not supported", line)
         tag: str | None = event.tag
-        node = Scalar(text, bool(event.implicit[0]), line)
+        node = Scalar(text, bool(event.implicit[0]) and tag != "!", line)
         if tag and tag != "!":
             name = tag.removeprefix(_TAG)
             types: dict[str, tuple[type, ...]] = {
