@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 import trio
+from msgspec import structs
 
 from actors.agent.titles import generate_title
 from actors.agents import Agent, Agents
@@ -20,12 +21,13 @@ from actors.ids import wall_clock
 from actors.journal.log import EventLog, Record
 from actors.journal.memory import MemoryLog, open_memory
 from actors.journal.owner import LocalOwner, open_owner
+from actors.journal.ring import Frame
 from actors.journal.sqlite import SqliteLog, open_sqlite
-from actors.journal.tail import Follower, Frame, Tails, open_follower, open_tails
-from actors.kernel import Address, KillSwitch, Kind, Ref, System, open_system
+from actors.journal.tail import Follower, Tails, open_follower, open_tails
+from actors.kernel import ActorStopped, Address, KillSwitch, Kind, MailboxFull, Ref, System, open_system
 from actors.models.catalog import Models
 from actors.session import codec, queries
-from actors.session.actor import Command, SessionActor
+from actors.session.actor import Command, Publish, SessionActor
 from actors.session.create import (
     checked_working_dir,
     create_session,
@@ -35,11 +37,14 @@ from actors.session.create import (
     stream_of,
 )
 from actors.session.flusher import Flusher
-from actors.session.messages import SessionView, Template
+from actors.session.messages import PlanChanged, SessionView, Template
 from actors.session.queries import SessionRow, SessionRows
 from actors.session.services import Bound, Owners, SessionServices
 from actors.session.session import Session
 from actors.settings import Settings
+from actors.tools.jobs import open_jobs
+from actors.tools.plans import PlanChange, Plans
+from actors.tools.registry import Deps
 
 logger = logging.getLogger("greenroom.runtime")
 CLOSE_GRACE = 2.0
@@ -106,10 +111,10 @@ class Runtime:
             Invalid: the working directory is not acceptable.
             Conflict: the id is taken.
         """
-        source = self.agents.only(agent)
+        source = await self.agents.only(agent)
         given = template or Template()
         view = await self.create(
-            Template(**{**_fields(given), "title": title.strip() or given.title}), session_id=session_id
+            structs.replace(given, title=title.strip() or given.title), session_id=session_id
         )
         return Session(view.id, self, source, agent_name)
 
@@ -117,7 +122,7 @@ class Runtime:
         """Create a session and return it as it is stored. Raises as :meth:`create_session`."""
         settings = self.settings
         directory = checked_working_dir(template.working_dir, settings.working_dir_root, settings.working_dir)
-        checked = Template(**{**_fields(template), "working_dir": directory})
+        checked = structs.replace(template, working_dir=directory)
         return await create_session(self.journal, self._clock(), checked, session_id=session_id)
 
     def session(self, session_id: str, agent: str = "", agent_name: str = "") -> Session:
@@ -136,15 +141,13 @@ class Runtime:
             history = fork_prefix(parent, user_message_index)
             base = fork_base(parent.title)
             titles = await self.journal.query(partial(queries.titles_of_forks, base=base))
-            template = Template(
-                **{
-                    **_fields(parent.template),
-                    "title": fork_title(parent.title, titles),
-                    "safety_policy": parent.safety_policy,
-                    "permissions": parent.permissions,
-                    "agent_model_overrides": parent.model_overrides,
-                    "custom_models_used": parent.custom_models,
-                }
+            template = structs.replace(
+                parent.template,
+                title=fork_title(parent.title, titles),
+                safety_policy=parent.safety_policy,
+                permissions=parent.permissions,
+                agent_model_overrides=parent.model_overrides,
+                custom_models_used=parent.custom_models,
             )
             return await create_session(
                 self.journal,
@@ -179,6 +182,17 @@ class Runtime:
         head = await self.journal.head(stream_of(session_id))
         if head.seq == 0 or head.purged:
             raise NotFound(f"session {session_id} not found")
+
+    def now(self) -> float:
+        """Return the time for records, in seconds since the epoch."""
+        return self._clock()
+
+    def publish_plan(self, change: PlanChange) -> None:
+        """Tell every session that runs here that a shared plan changed (sessions contract 2.4)."""
+        event = PlanChanged(name=change.name, action=change.action, version=change.version or 0)
+        for address in self.system.addresses("session"):
+            with suppress(MailboxFull, ActorStopped):
+                self.system.ref(address).tell(Publish(event))
 
     async def recover(self) -> None:
         """End the runs whose process died: activating a session does it. Nothing starts again by itself."""
@@ -239,12 +253,16 @@ async def open_runtime(
         models = models or Models(settings.environment, settings.data_dir)
         stack.push_async_callback(models.aclose)
         tails = await stack.enter_async_context(open_tails(journal))
+        jobs = await stack.enter_async_context(open_jobs())
         nursery = await stack.enter_async_context(trio.open_nursery())
         stack.callback(nursery.cancel_scope.cancel)
-        catalog = Agents(models, settings)
-        if agents is not None:
-            catalog.add(agents)
+        plans = Plans(settings.data_dir / "plans", lambda change: runtime.publish_plan(change))
+        catalog = Agents(models, settings, lambda: Deps(jobs=jobs, plans=plans))
         runtime = Runtime(settings, journal, tails, models, catalog, owners, clock)
+        if agents is None:
+            catalog.add_assistant()
+        else:
+            catalog.add(agents)
         flusher = Flusher()
         nursery.start_soon(flusher.run, name="flusher")
         services = SessionServices(
@@ -254,7 +272,7 @@ async def open_runtime(
             clock=clock,
             dirty=flusher.dirty,
             open_team=catalog.open_team,
-            check_model=models.check,
+            check_model=lambda ref: _check(models, ref),
             make_title=generate_title,
             data_dir=settings.data_dir,
             default_dir=settings.working_dir,
@@ -279,8 +297,8 @@ async def _open_journal(stack: AsyncExitStack, settings: Settings) -> tuple[Memo
     return journal, stack.enter_context(open_owner(settings.database))
 
 
-def _fields(template: Template) -> dict[str, object]:
-    return {name: getattr(template, name) for name in template.__struct_fields__}
+def _check(models: Models, ref: str) -> None:
+    models.resolve(ref)
 
 
 def _frames(record: Record) -> Sequence[Frame]:

@@ -6,6 +6,7 @@ Pure construction: nothing is opened, started or called here, so that a team can
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,7 @@ def build_team(
     build_toolset: BuildToolset,
     env: Mapping[str, str],
     default_model: str = "",
+    extra: Mapping[str, ToolsetSpec] | None = None,
 ) -> Team:
     """Return the agents of a configuration.
 
@@ -47,14 +49,20 @@ def build_team(
         build_toolset: Makes a toolset of its options; called when a run first needs it.
         env: For ``${env.NAME}`` in model settings.
         default_model: What ``auto`` means; empty: the models' own default.
+        extra: One more toolset for each agent named.
     """
     binder = ConfigBinder(config, models, env, default_model)
     budgets = [_budget(name, f"budgets.{name}", each) for name, each in config.budgets.items()]
     if config.budget is not None:
         budgets.append(_budget("budget", "budget", config.budget))
     rules = config.permissions
+    more = extra or {}
+    specs = [_agent(name, agent, build_toolset) for name, agent in config.agents.items()]
     return Team(
-        [_agent(name, agent, build_toolset) for name, agent in config.agents.items()],
+        [
+            replace(spec, toolsets=(*spec.toolsets, more[spec.name])) if spec.name in more else spec
+            for spec in specs
+        ],
         binder,
         rules=None if rules is None else Rules(tuple(rules.allow), tuple(rules.ask), tuple(rules.deny)),
         budgets=budgets,
