@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from actors.agent.messages import RunEnded
 from actors.errors import Conflict, Invalid, NotFound
+from actors.journal.ring import Frame
 from actors.journal.tail import Follower, Gap
 from actors.runtime import Runtime
 from actors.session import messages as m
@@ -21,7 +22,7 @@ from gateway.errors import HttpFailure
 from gateway.http import JSON, Answer, Reply, Request
 from gateway.route import Route, Scope, Stream, query, route
 from gateway.routes.sessions import ONE, TAG, session_id
-from gateway.sse import Frame, open_events
+from gateway.sse import open_events
 
 
 class InputBody(Struct):
@@ -81,7 +82,7 @@ class RunFollower:
         self._run_id = run_id
         self._ended = False
 
-    async def next(self) -> list[Frame] | Gap | None:
+    async def next(self) -> Sequence[Frame] | Gap | None:
         """Return the next frames; ``None`` once the run's end was returned."""
         if self._ended:
             return None

@@ -14,7 +14,7 @@ from actors.models.provider import Usage
 from actors.runtime import Runtime
 from actors.session import messages as m
 from gateway.dialects import docker_sessions as render
-from gateway.dialects.docker_agent import events_wire
+from gateway.dialects.docker_agent import events_wire, timestamp
 from gateway.errors import HttpFailure
 from gateway.http import JSON, Answer, Reply, Request
 from gateway.route import OpenFollower, Route, Scope, Stream, query, route
@@ -347,7 +347,7 @@ async def _batch_export(request: Request, runtime: Runtime) -> Reply:
     return Reply(
         {
             "export_format": "json",
-            "timestamp": render.timestamp(runtime.now()),
+            "timestamp": timestamp(runtime.now()),
             "sessions": sessions,
             "session_count": len(sessions),
         }
