@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors.testing.stub_server import Reply, StubServer
+from actors.testing.stub_server import Handler, Reply, StubServer
 
 ServeModel = Callable[..., Awaitable[StubServer]]
 AGENT = """\
@@ -24,11 +24,14 @@ agents:
 
 @pytest.fixture
 async def serve_model(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> ServeModel:
-    """Return a function that starts a stub model with a script and points the environment at it."""
+    """Return a function that starts a stub model with a script and points the environment at it.
+
+    Replies are given in order; a run without a title makes one more call, at any time, so it takes a handler.
+    """
     await trio.lowlevel.checkpoint()
 
-    async def start(*replies: Reply) -> StubServer:
-        server = StubServer(replies)
+    async def start(*replies: Reply, handler: Handler | None = None) -> StubServer:
+        server = StubServer(handler or replies)
         address: str = await nursery.start(server.serve)
         monkeypatch.setenv("OPENAI_BASE_URL", f"{address}/v1")
         monkeypatch.setenv("OPENAI_API_KEY", "test")

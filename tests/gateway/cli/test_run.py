@@ -18,7 +18,7 @@ from rich.console import Console
 
 from actors import open_runtime
 from actors.errors import NotFound
-from actors.testing.stub_server import Reply, openai_call, openai_text, raw
+from actors.testing.stub_server import Reply, assistant, openai_call, openai_text, raw
 from gateway.cli.conversation import Conversation
 from gateway.cli.display import PlainDisplay
 from gateway.cli.enter import settings_for
@@ -26,8 +26,8 @@ from gateway.cli.person import TerminalPerson
 from gateway.cli.run import RunOptions, chat, split, talk
 from tests.gateway.cli.conftest import ServeModel
 
-CALL = openai_call("shell", '{"cmd": "echo from-the-tool"}')
-TITLE = openai_text("A title")
+COMMAND = '{"cmd": "echo from-the-tool"}'
+CALL = openai_call("shell", COMMAND)
 
 
 def options(
@@ -84,7 +84,7 @@ async def test_a_model_that_fails_is_exit_status_one_and_said_once(
 async def test_without_a_person_a_tool_that_needs_approval_is_refused(
     serve_model: ServeModel, agent_file: Path, tmp_path: Path
 ) -> None:
-    server = await serve_model(*([CALL, openai_text("understood")] * 2))
+    server = await serve_model(handler=assistant("understood", tool="shell", arguments=COMMAND))
     await talk(options(tmp_path), agent_file, "run it")
     told = [
         m["content"] for request in server.requests for m in request.body["messages"] if m["role"] == "tool"
@@ -94,7 +94,7 @@ async def test_without_a_person_a_tool_that_needs_approval_is_refused(
 
 
 async def test_yolo_runs_tools_unasked(serve_model: ServeModel, agent_file: Path, tmp_path: Path) -> None:
-    server = await serve_model(*([CALL] * 2), *answers("done", "done"))
+    server = await serve_model(handler=assistant("done", tool="shell", arguments=COMMAND))
     assert await talk(options(tmp_path, yolo=True), agent_file, "run it") == 0
     results = [
         m["content"] for request in server.requests for m in request.body["messages"] if m["role"] == "tool"
