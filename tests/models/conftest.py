@@ -28,7 +28,9 @@ async def background() -> AsyncGenerator[trio.Nursery]:
 async def openai_at(background: trio.Nursery) -> Callable[..., OpenAICompatible]:
     """Returns a function that opens the provider on a stub server, over memory streams."""
 
-    def opener(server: StubServer, dialect: Dialect | None = None, key: str = "sk-test-key-1234567890") -> Any:
+    def opener(
+        server: StubServer, dialect: Dialect | None = None, key: str = "sk-test-key-1234567890"
+    ) -> Any:
         client = open_client({}, server.connect(background))
         return OpenAICompatible("stub", "http://stub/v1", key, client, dialect=dialect)
 

@@ -56,7 +56,9 @@ def test_order_is_the_index_not_the_arrival() -> None:
 
 
 def test_same_index_with_different_ids_are_different_calls() -> None:
-    made = calls(*({"index": 0, "call_id": f"c{n}", "name": "t", "arguments": f'{{"n":{n}}}'} for n in range(3)))
+    made = calls(
+        *({"index": 0, "call_id": f"c{n}", "name": "t", "arguments": f'{{"n":{n}}}'} for n in range(3))
+    )
     assert [call.arguments for call in made] == ['{"n":0}', '{"n":1}', '{"n":2}']
 
 
@@ -80,16 +82,24 @@ def test_missing_index_continues_the_latest_call() -> None:
 
 def test_id_repeated_on_every_fragment_is_one_call() -> None:
     piece = {"index": 0, "call_id": "a", "name": "t"}
-    assert calls({**piece, "arguments": '{"x"'}, {**piece, "arguments": ":1}"}) == (ToolCall("a", "t", '{"x":1}'),)
+    assert calls({**piece, "arguments": '{"x"'}, {**piece, "arguments": ":1}"}) == (
+        ToolCall("a", "t", '{"x":1}'),
+    )
 
 
 def test_new_id_on_every_fragment_without_a_name_is_one_call() -> None:
-    made = calls({"index": 0, "call_id": "a", "name": "t", "arguments": "{"}, {"index": 0, "call_id": "z", "arguments": "}"})
+    made = calls(
+        {"index": 0, "call_id": "a", "name": "t", "arguments": "{"},
+        {"index": 0, "call_id": "z", "arguments": "}"},
+    )
     assert made == (ToolCall("a", "t", "{}"),)
 
 
 def test_name_in_pieces_and_name_repeated_both_give_the_name() -> None:
-    assert calls({"index": 0, "call_id": "a", "name": "get_"}, {"index": 0, "name": "tide"})[0].name == "get_tide"
+    assert (
+        calls({"index": 0, "call_id": "a", "name": "get_"}, {"index": 0, "name": "tide"})[0].name
+        == "get_tide"
+    )
     repeated = calls(
         {"index": 0, "call_id": "a", "name": "get_tide", "arguments": "{"},
         {"index": 0, "name": "get_tide", "arguments": '"a":{}'},
@@ -136,7 +146,12 @@ def test_calls_decide_the_finish_not_the_label(word: str) -> None:
 
 @pytest.mark.parametrize(
     ("word", "finish"),
-    [("length", "length"), ("MAX_TOKENS", "length"), ("content_filter", "content_filter"), ("refusal", "refusal")],
+    [
+        ("length", "length"),
+        ("MAX_TOKENS", "length"),
+        ("content_filter", "content_filter"),
+        ("refusal", "refusal"),
+    ],
 )
 def test_cut_off_calls_keep_the_label_that_stops_them(word: str, finish: str) -> None:
     made = assembler()

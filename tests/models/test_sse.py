@@ -44,7 +44,9 @@ def test_oversized_line_and_oversized_event_are_refused() -> None:
 
 
 @given(
-    st.lists(st.sampled_from([b"data: a", b"data: \xe2\x80\xa8", b"event: e", b": c", b"", b"data"]), max_size=12),
+    st.lists(
+        st.sampled_from([b"data: a", b"data: \xe2\x80\xa8", b"event: e", b": c", b"", b"data"]), max_size=12
+    ),
     st.lists(st.sampled_from([b"\n", b"\r", b"\r\n"]), min_size=12, max_size=12),
     st.lists(st.integers(0, 200), max_size=6),
 )
