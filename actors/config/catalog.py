@@ -176,8 +176,8 @@ def open_catalog(where: str | Path, *, flavors: Sequence[str] = ()) -> Catalog:
         if path.is_dir():
             return Catalog(directory=path, flavors=flavors)
         exists = path.exists()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"not a usable file name: {error}", str(where)) from error
+    except OSError as error:
+        raise ConfigError(f"the path cannot be read: {error.strerror}", str(where)) from error
     if exists:
         if path.suffix == ".hcl":
             raise ConfigError("HCL agent files are not supported; write the same keys as YAML", str(where))
