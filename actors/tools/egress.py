@@ -106,10 +106,12 @@ def check_url(url: str, *, allow_private: bool = False) -> str:
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     """Connects to checked addresses only."""
 
-    def __init__(self, resolver: Resolver, *, allow_private: bool) -> None:
+    def __init__(
+        self, resolver: Resolver, network: httpcore2.AsyncNetworkBackend, *, allow_private: bool
+    ) -> None:
         self._resolver = resolver
         self._allow_private = allow_private
-        self._inner = cast("httpcore2.AsyncNetworkBackend", httpcore2.TrioBackend())
+        self._network = network
 
     async def connect_tcp(
         self,
@@ -128,7 +130,7 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         problem: Exception = httpcore2.ConnectError(f"{host} has no address")
         for address in addresses:
             try:
-                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+                return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 problem = error
         raise problem
@@ -151,6 +153,7 @@ class Egress:
     Args:
         allow_private: Let addresses of private networks and of this machine pass.
         resolver: Finds addresses; the system unless given.
+        network: Connects to checked addresses; the system unless given.
         accept_host: Called with the host of every URL, redirects included; false refuses it.
     """
 
@@ -159,10 +162,12 @@ class Egress:
         *,
         allow_private: bool = False,
         resolver: Resolver = resolve,
+        network: httpcore2.AsyncNetworkBackend | None = None,
         accept_host: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._allow_private = allow_private
         self._resolver = resolver
+        self._network = network or cast("httpcore2.AsyncNetworkBackend", httpcore2.TrioBackend())
         self._accept_host = accept_host
 
     def check(self, url: str) -> None:
@@ -215,7 +220,7 @@ class Egress:
     async def _follow(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, limit: int
     ) -> Response:
-        backend = _GuardedBackend(self._resolver, allow_private=self._allow_private)
+        backend = _GuardedBackend(self._resolver, self._network, allow_private=self._allow_private)
         async with httpcore2.AsyncConnectionPool(
             ssl_context=ssl.create_default_context() if url.lower().startswith("https") else None,
             network_backend=backend,
@@ -305,7 +310,8 @@ class _Inflater:
         self._name = encoding.strip().lower()
         if self._name not in {"", "identity", "gzip", "x-gzip", "deflate"}:
             raise ToolError(f"the answer is compressed in a way that was not asked for: {encoding}")
-        self._inflate: zlib._Decompress | None = None
+        self._inflate = zlib.decompressobj(wbits=47)
+        self._started = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield what the next compressed bytes become.
@@ -316,10 +322,9 @@ class _Inflater:
         if self._name in {"", "identity"}:
             yield data
             return
-        if self._inflate is None:
-            # Some servers leave the zlib header out of "deflate".
-            raw = self._name == "deflate" and data[0] & 0x0F != 8
-            self._inflate = zlib.decompressobj(wbits=-15 if raw else 47)
+        if not self._started and self._name == "deflate" and data[0] & 0x0F != 8:
+            self._inflate = zlib.decompressobj(wbits=-15)  # some servers leave the zlib header out
+        self._started = True
         while data and not self._inflate.eof:
             try:
                 piece = self._inflate.decompress(data, _CHUNK)

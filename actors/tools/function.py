@@ -35,12 +35,14 @@ class FunctionTool:
         context: str,
         *,
         inline: bool,
+        abandon: bool,
     ) -> None:
         self.function = function
         self._definition = definition
         self._arguments = arguments
         self._context = context
         self._inline = inline
+        self._abandon = abandon
 
     @property
     def definition(self) -> Definition:
@@ -57,8 +59,8 @@ class FunctionTool:
             Invalid: the arguments do not fit the signature.
             Exception: whatever the function raises.
 
-        Cancellation: an async function is cancelled; a plain function's thread is left to itself, its result
-        dropped.
+        Cancellation: an async function is cancelled. A plain function's thread is left to itself and its result
+            dropped, or waited for if the tool was made so.
         """
         try:
             values = msgspec.convert(arguments, self._arguments)
@@ -71,7 +73,7 @@ class FunctionTool:
             return as_result(await cast("Awaitable[object]", self.function(**keywords)))
         call = partial(self.function, **keywords)
         return as_result(
-            call() if self._inline else await trio.to_thread.run_sync(call, abandon_on_cancel=True)
+            call() if self._inline else await trio.to_thread.run_sync(call, abandon_on_cancel=self._abandon)
         )
 
 
@@ -84,6 +86,7 @@ def function_tool(
     annotations: Annotations = Annotations(),  # noqa: B008 - frozen
     rename: Mapping[str, str] | None = None,
     inline: bool = False,
+    abandon: bool = True,
 ) -> FunctionTool:
     """Make a tool of a typed function.
 
@@ -100,6 +103,7 @@ def function_tool(
         annotations: Hints; ``read_only_hint`` lets it run unasked by default.
         rename: Parameter names as the model sees them, by name in Python.
         inline: Call a plain function directly, because it neither waits nor computes for long.
+        abandon: On cancellation, leave a plain function's thread to itself instead of waiting for it.
 
     Raises:
         TypeError: a parameter has no type, or one that JSON cannot give.
@@ -133,7 +137,7 @@ def function_tool(
         category=category,
         annotations=annotations,
     )
-    return FunctionTool(function, definition, arguments, context, inline=inline)
+    return FunctionTool(function, definition, arguments, context, inline=inline, abandon=abandon)
 
 
 @overload

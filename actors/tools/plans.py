@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
@@ -143,7 +143,7 @@ class Plans:
 
         return await trio.to_thread.run_sync(apply)
 
-    def _lock(self):  # noqa: ANN202 - a context manager
+    def _lock(self) -> AbstractContextManager[None]:
         return locked(self._directory / ".lock")
 
     def _path(self, name: str) -> Path:
@@ -160,7 +160,7 @@ class Plans:
     def _list(self) -> list[Plan]:
         if not self._directory.is_dir():
             return []
-        names = sorted(file[:-5] for file in os.listdir(self._directory) if file.endswith(".json"))
+        names = sorted(file.stem for file in self._directory.glob("*.json"))
         return [plan for name in names if _NAME.fullmatch(name) and (plan := self._load(name))]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -97,7 +97,7 @@ def read_options(raw: Mapping[str, JSON]) -> kinds.Common:
     if not isinstance(kind, str) or kind not in kinds.OPTIONS:
         raise Invalid(f"toolset type {kind!r} is unknown (known: {', '.join(kinds.OPTIONS)})")
     try:
-        return cast("kinds.Common", msgspec.convert(raw, kinds.OPTIONS[kind]))
+        return msgspec.convert(raw, kinds.OPTIONS[kind])
     except msgspec.ValidationError as error:
         raise Invalid(f"toolset of type '{kind}': {error}") from error
 

@@ -17,7 +17,8 @@ _MOST_COMMITS = 500
 # Nothing the repository configures may run: no hooks, monitors, external diffs, filters by pager, or other protocols.
 _SAFE = (
     "--no-pager", "--no-optional-locks", "--literal-pathspecs",
-    "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "diff.external=", "-c", "log.showSignature=false",
+    "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
+    "-c", "diff.external=", "-c", "log.showSignature=false",
     "-c", "core.quotePath=false", "-c", "protocol.allow=never", "-c", "color.ui=false",
 )  # fmt: skip
 _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
@@ -80,7 +81,7 @@ class Git(Builtin):
         """
         if not path:
             raise ToolError("the path is empty")
-        arguments = ["blame", "--date=short", *([_ref(ref)] if ref else [])]
+        arguments = ["blame", "--no-textconv", "--date=short", *([_ref(ref)] if ref else [])]
         return await _git(context, *arguments, "--", *_paths(context, path))
 
 

@@ -36,10 +36,19 @@ class Builtin:
         inline: bool = False,
         rename: Mapping[str, str] | None = None,
     ) -> None:
-        """Add a method as a tool (see :func:`actors.tools.function.function_tool`)."""
+        """Add a method as a tool (see :func:`actors.tools.function.function_tool`).
+
+        A plain method that writes is waited for on cancellation, so that nothing changes after the call has ended.
+        """
         self._tools.append(
             function_tool(
-                function, name=name, category=self.name, annotations=annotations, rename=rename, inline=inline
+                function,
+                name=name,
+                category=self.name,
+                annotations=annotations,
+                rename=rename,
+                inline=inline,
+                abandon=annotations.read_only_hint,
             )
         )
 
