@@ -6,7 +6,6 @@ It runs the loop, supervises, settles replies and reports the exit. It decides n
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Awaitable, Callable
 from math import inf
@@ -20,7 +19,7 @@ from actors.errors import ActorsError, Rejected
 from actors.ids import new_id
 from actors.kernel.actor import DEFAULT_POLICY, Actor
 from actors.kernel.address import Address
-from actors.kernel.errors import ActorCrashed, ActorStopped, AskCycle
+from actors.kernel.errors import ActorCrashed, ActorStopped, AskCycle, another
 from actors.kernel.incarnation import Escalation, Incarnation
 from actors.kernel.mailbox import Asked, Bounds, Mailbox
 from actors.kernel.message import Exit, Stop, Terminated
@@ -384,13 +383,13 @@ class Cell:
     def _crash_error(self) -> Exception:
         """Return what askers get for the last crash: an expected failure as it is, a bug without its details."""
         if isinstance(self._crash, ActorsError):
-            return copy.copy(self._crash)
+            return another(self._crash)
         return ActorCrashed(self.address, self._incident)
 
     def _last_words(self) -> Exception:
         """Return a fresh error for one of those the actor leaves without a reply."""
         if self._refusal is not None:
-            return copy.copy(self._refusal)
+            return another(self._refusal)
         if self.exit.reason == "crashed":
             return self._crash_error()
         return ActorStopped(self.address, self.exit.detail or self.exit.reason)
@@ -429,11 +428,12 @@ class Cell:
         self.system.cell_terminated(self)
         if self._gone is not None:
             self._gone.set()
+        # Before its watchers hear it: a parent that watches does not crash with its child.
+        if self._parent is not None:
+            self._parent.child_terminated(self)
         watchers, self._watchers = self._watchers, None
         for watcher in watchers or ():
             watcher.watched_terminated(self)
-        if self._parent is not None:
-            self._parent.child_terminated(self)
 
 
 _STOP = Stop()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from actors.errors import ActorsError, Conflict, Overloaded, Unavailable
 from actors.kernel.address import Address
+
+E = TypeVar("E", bound=Exception)
 
 
 class MailboxFull(Overloaded):
@@ -51,3 +53,11 @@ class Unreachable(Unavailable):
     """No way leads to this address: its kind is unknown here, or its node does not answer."""
 
     code: ClassVar[str] = "unreachable"
+
+
+def another(error: E) -> E:
+    """Return a copy of ``error`` for one more task to raise: shared, it would mix the tracebacks of all of them."""
+    cls = type(error)
+    copied = cls.__new__(cls, *error.args)  # not by __init__, which may want other arguments than ``args``
+    copied.__dict__.update(error.__dict__)
+    return copied
