@@ -88,7 +88,7 @@ class Watched:
 
     async def _look(self) -> None:
         try:
-            if await self._is_known():
+            if await self._is_known() or await self._reads_the_same():
                 return
             read = await self._whole_content()
         except ConfigError as error:
@@ -110,6 +110,16 @@ class Watched:
             _is_young(stamp) for stamp in self._stamps.values()
         )
 
+    async def _reads_the_same(self) -> bool:
+        """Tell whether the content is the known one behind another, or a still young, stamp."""
+        if self._stamps.keys() != {None}:
+            return False  # instruction files would have to be read too
+        stamp = await self.source.stamp()
+        if hashlib.sha256(await self.source.fetch()).digest() != self._content:
+            return False
+        self._stamps = {None: stamp}
+        return True
+
     async def _whole_content(self) -> tuple[bytes, Stamp] | None:
         """Return content that no writer was seen to change meanwhile; ``None`` when there was no such moment."""
         stamp = await self.source.stamp()
@@ -130,9 +140,6 @@ class Watched:
 
     async def _take(self, content: bytes, stamp: Stamp) -> None:
         digest = hashlib.sha256(content)
-        if digest.digest() == self._content and self._stamps.keys() == {None}:
-            self._stamps = {None: stamp}
-            return
         reader = InstructionReader(self.source.directory)
         config: Config | None = None
         error: ConfigError | None = None

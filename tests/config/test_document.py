@@ -136,18 +136,20 @@ TOOLSET = st.fixed_dictionaries(
         "defer": st.booleans() | st.lists(NAME),
     },
 )
-AGENT = st.fixed_dictionaries(
+COMMANDS = st.dictionaries(NAME, NAME.map(lambda text: {"instruction": text}), max_size=2)
+COOLDOWN = st.integers(0, 9999).map(lambda count: {"cooldown": f"{count}ms"})
+AGENT: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
         "model": NAME.map("openai/{}".format),
         "description": st.text(alphabet="aé '\"\n:#-{", max_size=12),
         "instruction": st.text(alphabet="aé '\"\n:#-{$", max_size=12),
         "toolsets": st.lists(TOOLSET, max_size=3),
-        "commands": st.dictionaries(NAME, st.fixed_dictionaries({"instruction": NAME}), max_size=2),
+        "commands": COMMANDS,
         "skills": st.booleans() | st.lists(NAME, max_size=2),
         "redact_secrets": st.booleans(),
         "max_iterations": st.integers(0, 99),
-        "fallback": st.fixed_dictionaries({"cooldown": st.integers(0, 9999).map("{}ms".format)}),
+        "fallback": COOLDOWN,
     },
 )
 
@@ -155,7 +157,7 @@ AGENT = st.fixed_dictionaries(
 @given(st.dictionaries(NAME, AGENT, min_size=1, max_size=3))
 def test_a_document_loads_back_into_the_same_document(agents: dict[str, Any]) -> None:
     shown = document(json.dumps({"agents": agents}))
-    again = {**shown, "agents": {}}
+    again: dict[str, Any] = {**shown, "agents": {}}
     for agent in shown["agents"]:
         kept = {key: value for key, value in agent.items() if key != "Name"}
         for toolset in kept.get("toolsets", []):

@@ -162,6 +162,16 @@ async def test_a_second_change_behind_the_same_stamp_is_noticed(autojump_clock: 
     assert await name(watched) == "new"
 
 
+async def test_a_fresh_file_that_stays_the_same_costs_no_waiting(autojump_clock: MockClock) -> None:
+    source = Scripted(OLD, age=0)
+    watched = Watched(source)
+    first = await watched.current()
+    settled = trio.current_time()
+    source.write(OLD, age=0)
+    assert [await watched.current() for _ in range(3)] == [first] * 3
+    assert trio.current_time() == settled
+
+
 async def test_others_get_the_version_in_use_while_one_looks(autojump_clock: MockClock) -> None:
     source = Scripted(OLD)
     watched = Watched(source)
