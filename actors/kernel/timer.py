@@ -56,6 +56,10 @@ class Timers:
             self._sleep.deadline = deadline
         return timer
 
+    def count(self) -> int:
+        """Return how many timers the heap holds, some of them cancelled."""
+        return len(self._heap)
+
     def note_cancelled(self) -> None:
         """Count a cancelled timer; drop them from the heap when they are most of it."""
         self._cancelled += 1
