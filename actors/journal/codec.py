@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -58,4 +58,4 @@ class Codec(Generic[E]):
             kind = str(value.get("type", kind))
             data = self._encoder.encode(value)
         decoder = self._decoders.get(kind)
-        return Unknown(kind, data) if decoder is None else cast("E", decoder.decode(data))
+        return Unknown(kind, data) if decoder is None else decoder.decode(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import threading
@@ -70,6 +71,38 @@ class Patience:
     def give_up(self) -> None:
         """Make every present and later wait end at once; from any thread."""
         self._given_up.set()
+
+
+class Identity:
+    """Which files the database was opened from; make it when the write-ahead log exists.
+
+    SQLite does not notice that a file was moved, deleted or replaced under it; two processes would then write two
+    histories.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._files = self._stat()
+
+    def check(self) -> None:
+        """Raise JournalUnavailable if the path names other files by now."""
+        if self._stat() != self._files:
+            msg = (
+                f"{self._path}: the database or its -wal file was moved or replaced under the running process; "
+                "nothing is written until a restart"
+            )
+            raise JournalUnavailable(msg)
+
+    def _stat(self) -> tuple[tuple[int, int] | None, ...]:
+        return _file_number(self._path), _file_number(self._path + "-wal")
+
+
+def _file_number(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 (once a transaction; Path.stat costs three times as much)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def connect(path: str, *, read_only: bool = False, patience: Patience | None = None) -> apsw.Connection:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import apsw
 import trio
 
-from actors.journal.database import READ_FAILED, Patience, connect, translated
+from actors.journal.database import READ_FAILED, Identity, Patience, connect, translated
 from actors.journal.log import JournalUnavailable
 
 T = TypeVar("T")
@@ -20,9 +20,14 @@ _STEPS_PER_CANCEL_CHECK = 20_000
 class Readers:
     """The pool of one database file. Every read sees all that was acknowledged before it began."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, identity: Identity) -> None:
         self._path = path
+        self._identity = identity
         self._short = connect(path, read_only=True, patience=Patience(limit=0.0))
+        with translated(path, READ_FAILED):
+            self._short.pragma(
+                "schema_version"
+            )  # opens the write-ahead log now, not when it may have been moved
         self._idle: list[apsw.Connection] = []
         self._limiter = trio.CapacityLimiter(_THREADS)
         self._closed = False
@@ -59,7 +64,7 @@ class Readers:
 
     def _run(self, read: Callable[[apsw.Connection], T]) -> T:
         with translated(self._path, READ_FAILED):
-            db = self._idle.pop() if self._idle else connect(self._path, read_only=True)
+            db = self._idle.pop() if self._idle else self._connect()
             try:
                 db.set_progress_handler(_check_cancelled, _STEPS_PER_CANCEL_CHECK)
                 return snapshot(db, read)
@@ -70,6 +75,10 @@ class Readers:
                 self._idle.append(db)
                 if self._closed:
                     self.close()
+
+    def _connect(self) -> apsw.Connection:
+        self._identity.check()
+        return connect(self._path, read_only=True)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -70,23 +70,25 @@ class Ring:
         self._fresh = True
 
     def publish(self, frames: Sequence[Frame]) -> None:
-        """Add frames in rising order and wake everybody who waits."""
+        """Add frames in rising order and wake everybody who waits; ValueError, and nothing added, otherwise."""
         if not frames:
             return
-        if self._fresh and frames[0].seq != self.top + 1:
-            # Another process may have written in between; what the predecessor left is stored or lost with it.
-            self._drop_frames()
-        self._fresh = False
-        if not self._frames:
-            self.floor = max(self.floor, frames[0].seq - 1)
-        last = self._frames[-1].seq if self._frames else 0
+        # A hole after a change of publisher: another process may have written in between, so the log is asked;
+        # what the predecessor left here is stored or was lost with it.
+        reset = self._fresh and frames[0].seq != self.top + 1
+        last = self._frames[-1].seq if self._frames and not reset else 0
         for frame in frames:
             if frame.seq <= last:
                 msg = f"{self.stream}: frame {frame.seq} does not follow {last}"
                 raise ValueError(msg)
             last = frame.seq
-            self._bytes += frame.size
+        self._fresh = False
+        if reset:
+            self._drop_frames()
+        if not self._frames:
+            self.floor = max(self.floor, frames[0].seq - 1)
         self._frames.extend(frames)
+        self._bytes += sum(frame.size for frame in frames)
         self._evict()
         self.wake()
 

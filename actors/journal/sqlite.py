@@ -12,7 +12,7 @@ import trio
 
 from actors.journal import projection as projecting
 from actors.journal import rows
-from actors.journal.database import JOURNAL_MIGRATIONS, Patience, connect, migrate, translated
+from actors.journal.database import JOURNAL_MIGRATIONS, Identity, Patience, connect, migrate, translated
 from actors.journal.log import Append, CommandKey, CommandRecord, Head, Projection, Record
 from actors.journal.readers import Readers
 from actors.journal.writer import Writer, WriterStatistics
@@ -36,8 +36,8 @@ async def open_sqlite(path: str | os.PathLike[str]) -> AsyncGenerator[SqliteLog]
     """
     absolute = os.path.abspath(path)  # noqa: PTH100, ASYNC240 (touches no disk)
     patience = Patience()
-    db, readers = await trio.to_thread.run_sync(_open, absolute, patience)
-    writer = Writer(db, absolute, patience)
+    db, identity, readers = await trio.to_thread.run_sync(_open, absolute, patience)
+    writer = Writer(db, absolute, patience, identity)
     try:
         yield SqliteLog(absolute, writer, readers)
     finally:
@@ -47,14 +47,15 @@ async def open_sqlite(path: str | os.PathLike[str]) -> AsyncGenerator[SqliteLog]
             await writer.close()
 
 
-def _open(path: str, patience: Patience) -> tuple[apsw.Connection, Readers]:
+def _open(path: str, patience: Patience) -> tuple[apsw.Connection, Identity, Readers]:
     with ExitStack() as undo:
         db = undo.enter_context(closing(connect(path, patience=patience)))
         with translated(path):
             migrate(db, "journal", JOURNAL_MIGRATIONS)
-        readers = Readers(path)
+        identity = Identity(path)
+        readers = Readers(path, identity)
         undo.pop_all()
-    return db, readers
+    return db, identity, readers
 
 
 class SqliteLog:

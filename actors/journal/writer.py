@@ -13,7 +13,7 @@ import apsw
 import trio
 from msgspec import Struct
 
-from actors.journal.database import WAL_KEEP_BYTES, Patience
+from actors.journal.database import WAL_KEEP_BYTES, Identity, Patience
 from actors.journal.group import Job, commit
 from actors.journal.log import JournalUnavailable
 
@@ -41,19 +41,21 @@ class Writer:
         db: A connection nobody else uses from now on; closed by the thread.
         path: The database file, absolute.
         patience: The connection's busy handler.
+        identity: The file as it was opened.
     """
 
-    def __init__(self, db: apsw.Connection, path: str, patience: Patience) -> None:
+    def __init__(self, db: apsw.Connection, path: str, patience: Patience, identity: Identity) -> None:
         self.turn = threading.Lock()
         """Held while a group is written; take it to be alone with the database."""
         self._db = db
         self._path = path
         self._patience = patience
-        self._identity = self._stat()
+        self._identity = identity
         self._queue: queue.SimpleQueue[Job[object] | None] = queue.SimpleQueue()
         self._token = trio.lowlevel.current_trio_token()
         self._ended = trio.Event()
         self._closing = False
+        self._taken: list[Job[object]] = []
         self._writes = self._groups = self._largest = 0
         self._thread = threading.Thread(target=self._work, name="journal-writer", daemon=True)
         self._thread.start()
@@ -111,9 +113,9 @@ class Writer:
         try:
             open_end = True
             while open_end:
-                jobs, open_end = self._take()
-                if jobs:
-                    self._write(jobs)
+                self._taken, open_end = self._take()
+                if self._taken:
+                    self._write(self._taken)
                 self._bound_wal()
             self._checkpoint()
         finally:
@@ -137,14 +139,13 @@ class Writer:
 
     def _write(self, jobs: Sequence[Job[object]]) -> None:
         with self.turn:
-            if self._stat() == self._identity:
-                commit(self._db, self._path, jobs)
-            else:
+            try:
+                self._identity.check()
+            except JournalUnavailable as refusal:
                 for job in jobs:
-                    job.error = JournalUnavailable(
-                        f"{self._path}: the database or its -wal file was moved or replaced under the "
-                        "running process; nothing is written until a restart"
-                    )
+                    job.error = JournalUnavailable(refusal.message)
+            else:
+                commit(self._db, self._path, jobs)
         self._writes += len(jobs)
         self._groups += 1
         self._largest = max(self._largest, len(jobs))
@@ -166,9 +167,6 @@ class Writer:
         finally:
             self._patience.limit = usual
 
-    def _stat(self) -> tuple[tuple[int, int] | None, ...]:
-        return _identity(self._path), _identity(self._path + "-wal")
-
     def _in_loop(self, step: Callable[[], None]) -> None:
         try:
             self._token.run_sync_soon(step)
@@ -177,12 +175,13 @@ class Writer:
 
     def _bury(self) -> None:
         self._ended.set()
-        left: list[Job[object]] = []
+        left = list(self._taken)
         while not self._queue.empty():
             job = self._queue.get_nowait()
             if job is not None:
-                job.error = JournalUnavailable(f"{self._path}: the journal's writer has ended")
                 left.append(job)
+        for job in left:
+            job.error = JournalUnavailable(f"{self._path}: the journal's writer has ended")
         _settle(left)
 
 
@@ -191,14 +190,6 @@ def _settle(jobs: Sequence[Job[object]]) -> None:
         if job.task is not None:
             task, job.task = job.task, None
             trio.lowlevel.reschedule(task)
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)  # noqa: PTH116 (a hot path; Path.stat costs three times as much)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _size(path: str) -> int:

@@ -1,5 +1,8 @@
 """What every event log must do, as tests: derive a class from the contract and say how to open a log."""
 
+# A test's name says what it tests:
+# ruff: noqa: D102
+
 from __future__ import annotations
 
 from collections.abc import Sequence
