@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
 
 from actors.errors import Conflict, NotFound, Unavailable
@@ -150,7 +151,9 @@ async def test_k4_everyone_is_answered_when_the_actor_is_cancelled_in_a_handler(
     assert sorted(answers) == ["Add", "Hold", "Note"]
 
 
-async def test_k4_everyone_is_answered_when_the_actor_crashes_for_good(caplog: pytest.LogCaptureFixture) -> None:
+async def test_k4_everyone_is_answered_when_the_actor_crashes_for_good(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     kinds = {"counter": Kind(lambda _: Counter(), policy=RestartPolicy(max_restarts=0))}
     answers: list[str] = []
     until = trio.Event()
@@ -246,7 +249,7 @@ async def test_k6_a_refusal_goes_to_the_asker_and_is_no_crash() -> None:
 async def test_k6_a_refused_start_answers_everyone_and_leaves_no_trace() -> None:
     class Absent(Actor[Any]):
         async def on_start(self, ctx: Context[Any]) -> None:
-            await trio.sleep(0)
+            await trio.lowlevel.checkpoint()
             raise NotFound("there is no such thing", id="7")
 
         async def receive(self, message: Any, ctx: Context[Any]) -> object:
@@ -268,7 +271,9 @@ async def test_k6_a_refused_start_answers_everyone_and_leaves_no_trace() -> None
         statistics = system.statistics()
         assert (statistics.actors, statistics.activations, statistics.crashes) == (0, 1, 0)
     assert [error.fields for error in errors] == [{"id": "7"}] * 5
-    assert len({id(error) for error in errors}) == 5, "an exception shared by tasks would mix their tracebacks"
+    assert len({id(error) for error in errors}) == 5, (
+        "an exception shared by tasks would mix their tracebacks"
+    )
 
 
 async def test_an_expected_failure_of_the_world_reaches_the_asker_as_it_is() -> None:
@@ -393,5 +398,3 @@ async def test_without_the_switch_cycles_are_not_looked_for(autojump_clock: trio
         with trio.move_on_after(5) as scope:
             await system.ref(Address("relayer", "a")).ask(Relay(("a",)))
         assert scope.cancelled_caught
-
-

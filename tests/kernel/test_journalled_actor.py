@@ -110,8 +110,11 @@ async def test_k11_of_two_activations_only_one_can_append(autojump_clock: trio.t
 async def test_k13_no_reply_before_the_commit() -> None:
     replies: list[int] = []
     async with open_memory() as memory:
-        log = Stalling(memory)
-        async with open_system({"account": Kind(lambda a: Account(a, log))}) as system, trio.open_nursery() as nursery:
+        log: Any = Stalling(memory)
+        async with (
+            open_system({"account": Kind(lambda a: Account(a, log))}) as system,
+            trio.open_nursery() as nursery,
+        ):
 
             async def deposit() -> None:
                 replies.append(await system.ref(ACCOUNT).ask(Deposit(5)))
@@ -128,7 +131,7 @@ async def test_k13_no_reply_before_the_commit() -> None:
 
 async def test_k13_a_failed_commit_is_told_and_not_believed(autojump_clock: trio.testing.MockClock) -> None:
     async with open_memory() as memory:
-        log = Stalling(memory)
+        log: Any = Stalling(memory)
         log.fails = True
         log.may_commit.set()
         async with open_system({"account": Kind(lambda a: Account(a, log))}) as system:

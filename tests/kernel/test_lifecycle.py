@@ -100,7 +100,9 @@ async def test_a_burst_of_first_messages_makes_one_activation() -> None:
     assert log == ["start"]
 
 
-async def test_an_idle_actor_is_passivated_and_its_ref_goes_on(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_idle_actor_is_passivated_and_its_ref_goes_on(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     log: list[Any] = []
     async with open_system(kinds(log, idle_after=10)) as system:
         ref = system.ref(A)
@@ -190,7 +192,9 @@ async def test_k12_stop_is_idempotent_and_ends(autojump_clock: trio.testing.Mock
         assert await ref.stop(1) == Exit("stopped", "not active")
 
 
-async def test_k12_a_handler_that_hangs_is_cancelled_after_the_grace(autojump_clock: trio.testing.MockClock) -> None:
+async def test_k12_a_handler_that_hangs_is_cancelled_after_the_grace(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async with open_system(kinds([])) as system, trio.open_nursery() as nursery:
         ref = system.ref(A)
 

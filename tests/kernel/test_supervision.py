@@ -34,7 +34,7 @@ class Do(Request[Any], frozen=True):
     what: str
 
 
-class Bug(Exception):
+class BugError(Exception):
     """What a programmer did not expect."""
 
 
@@ -48,7 +48,7 @@ class Worker(Actor[Any]):
     async def receive(self, message: Any, ctx: Context[Any]) -> object:
         self.seen.append(message.what)
         if message.what.startswith("crash"):
-            raise Bug(message.what)
+            raise BugError(message.what)
         return len(self.seen)
 
 
@@ -103,7 +103,9 @@ async def test_a_restart_rests_and_is_logged(
     assert (restart["address"], restart["delay"]) == ("worker/1", 2.0)
 
 
-async def test_an_actor_over_budget_ends_alone_and_is_activated_anew(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_actor_over_budget_ends_alone_and_is_activated_anew(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     lives: list[list[str]] = []
     async with open_system(kinds(lives, RestartPolicy(max_restarts=1, backoff=0.1))) as system:
         ref, sibling = system.ref(ADDRESS), system.ref(Address("worker", "2"))
@@ -128,7 +130,9 @@ async def test_each_sibling_has_its_own_budget(autojump_clock: trio.testing.Mock
         assert system.statistics().activations == 5
 
 
-async def test_a_start_that_fails_is_tried_again_while_mail_waits(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_start_that_fails_is_tried_again_while_mail_waits(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     attempts = 0
 
     class Flaky(Worker):
@@ -136,7 +140,7 @@ async def test_a_start_that_fails_is_tried_again_while_mail_waits(autojump_clock
             nonlocal attempts
             attempts += 1
             if attempts < 3:
-                raise Bug("not yet")
+                raise BugError("not yet")
 
     async with open_system({"flaky": Kind(lambda _: Flaky([]))}) as system:
         assert await system.ref(Address("flaky", "1")).ask(Do("x")) == 1
@@ -145,7 +149,7 @@ async def test_a_start_that_fails_is_tried_again_while_mail_waits(autojump_clock
 
 async def test_a_factory_that_fails_answers_the_asker(autojump_clock: trio.testing.MockClock) -> None:
     def make(address: Address) -> Actor[Any]:
-        raise Bug(address.key)
+        raise BugError(address.key)
 
     async with open_system({"broken": Kind(make, policy=RestartPolicy(max_restarts=1))}) as system:
         with pytest.raises(ActorCrashed):
@@ -181,10 +185,11 @@ class Parent(Actor[Any]):
             case Do("refused"):
                 return await ctx.spawn(lambda: Unwilling(Conflict("no")), "refused")
             case Do("broken"):
-                return await ctx.spawn(lambda: Unwilling(Bug("no")), "broken")
+                return await ctx.spawn(lambda: Unwilling(BugError("no")), "broken")
             case Do():
                 return message.what
-            case Terminated():
+            case _:
+                assert isinstance(message, Terminated)
                 self.heard.append(message)
                 return None
 
@@ -219,9 +224,11 @@ async def test_a_childs_last_crash_is_its_parents_unless_watched(
         assert await parent.ask(Do("alive?")) == "alive?"
         with pytest.raises(ActorStopped):
             child.tell(Do("gone"))
-        await parent.ask(Do("spawn")), "the key is free again"
+        await parent.ask(Do("spawn"))  # the key is free again
     assert len(lives) == (1 if watches else 2)
-    assert [(each.address, each.exit.reason) for each in heard[:1]] == ([(child.address, "crashed")] if watches else [])
+    assert [(each.address, each.exit.reason) for each in heard[:1]] == (
+        [(child.address, "crashed")] if watches else []
+    )
 
 
 async def test_a_bad_start_is_the_spawners_exception(autojump_clock: trio.testing.MockClock) -> None:
@@ -263,7 +270,7 @@ async def test_work_of_a_dead_incarnation_is_over_before_the_next_begins(
                     ctx.start_work(self.work, done=lambda outcome: outcome)
                     ctx.after(50, Do("timer of a dead incarnation"))
                 case Do("crash"):
-                    raise Bug
+                    raise BugError
                 case Stopped() | Do("timer of a dead incarnation"):
                     events.append(f"heard {message}")
                 case _:

@@ -197,7 +197,9 @@ async def test_k11_the_next_activation_begins_after_the_work_of_the_last_is_over
         assert overlapping == 1
 
 
-async def test_k14_the_switch_stops_work_started_before_and_after(autojump_clock: trio.testing.MockClock) -> None:
+async def test_k14_the_switch_stops_work_started_before_and_after(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     outcomes: list[Outcome[Any]] = []
     begun = 0
 

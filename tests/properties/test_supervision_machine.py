@@ -14,12 +14,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.errors import Conflict
-from actors.kernel import Actor, ActorCrashed, ActorStopped, Address, Context, Kind, Request, RestartPolicy, open_system
+from actors.kernel import (
+    Actor,
+    ActorCrashed,
+    ActorStopped,
+    Address,
+    Context,
+    Kind,
+    Request,
+    RestartPolicy,
+    open_system,
+)
 from actors.kernel.supervision import Escalate, Restart
 
 Step = Literal["ok", "refuse", "crash", "leave", "stop", "pause", "passivate"]
 POLICY = RestartPolicy(max_restarts=2, within=10.0, backoff=0.5, backoff_max=2.0)
-SCRIPTS = st.lists(st.sampled_from(["ok", "refuse", "crash", "leave", "stop", "pause", "passivate"]), max_size=30)
+SCRIPTS = st.lists(
+    st.sampled_from(["ok", "refuse", "crash", "leave", "stop", "pause", "passivate"]), max_size=30
+)
 
 
 class Do(Request[int], frozen=True):

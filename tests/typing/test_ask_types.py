@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-SNIPPET = '''
+SNIPPET = """
 from typing import Any, assert_type
 
 from msgspec import Struct
@@ -43,9 +43,9 @@ async def use(ref: Ref[Message], anything: Ref[Any], outcome: Outcome[int]) -> N
             assert_type(error, Exception)
         case Stopped(reason):
             assert_type(reason, str)
-'''
+"""
 
-WRONG = '''
+WRONG = """
 from actors.kernel import Ref, Request
 
 
@@ -55,13 +55,21 @@ class Count(Request[int], frozen=True): ...
 async def use(ref: Ref[Count]) -> None:
     text: str = await ref.ask(Count())
     ref.tell("not a message of this actor")
-'''
+"""
 
 
 def check(tmp_path: Path, code: str) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "snippet.py"
     file.write_text(code)
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent", str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-incremental",
+        "--follow-imports=silent",
+        str(file),
+    ]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
