@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct, field
 
 from actors.agent.messages import RunEvent
+from actors.agent.transcript import Transcript
 from actors.models.provider import Message, Part, ToolCall
 from actors.tools.policy import Rules, SafetyMode
 from actors.tools.tool import Definition, Elicitation, ElicitationReply
@@ -44,6 +45,15 @@ class LivePolicy(Struct, frozen=True):
     interactive: bool = True
 
 
+class RunLimits(Struct, frozen=True, kw_only=True):
+    """A session's own limits; they come before the agent's, and 0 leaves the agent's as it is."""
+
+    max_iterations: int = 0
+    max_consecutive_tool_calls: int = 0
+    max_old_tool_call_tokens: int = 0
+    max_tool_result_tokens: int = 0
+
+
 class RunFacts(Struct, frozen=True, kw_only=True):
     """What does not change during a run."""
 
@@ -53,6 +63,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     data_dir: Path
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    limits: RunLimits = RunLimits()
 
 
 class RunHost(Protocol):
@@ -76,9 +87,17 @@ class RunHost(Protocol):
         """Return the conversation for the next prompt: summary first, pairs repaired, no system text."""
         ...
 
-    def new_message_id(self) -> int: ...
+    def transcript(self) -> Transcript:
+        """Return the conversation itself, to plan where it may be cut; read only."""
+        ...
 
-    def policy(self) -> LivePolicy: ...
+    def new_message_id(self) -> int:
+        """Return an id for a message about to be recorded, unique within the session and its sub-sessions."""
+        ...
+
+    def policy(self) -> LivePolicy:
+        """Return the safety mode and rules as they are now."""
+        ...
 
     async def approve(
         self,
@@ -102,7 +121,9 @@ class RunHost(Protocol):
         """Announce that ``limit`` model calls were made and wait for a person to allow ten more (contract 1.8)."""
         ...
 
-    async def elicit(self, agent: str, call_id: str, question: Elicitation) -> ElicitationReply: ...
+    async def elicit(self, agent: str, call_id: str, question: Elicitation) -> ElicitationReply:
+        """Ask the person a tool's question and wait for the answer."""
+        ...
 
     def take_steering(self) -> Sequence[Incoming]:
         """Remove and return every queued steering message."""

@@ -192,7 +192,9 @@ class ToolReturned(Event, frozen=True, tag="tool_returned"):
     definition: Definition = Definition("")
     output: str = ""
     is_error: bool = False
-    outcome: Literal["done", "failed", "rejected", "denied", "unknown", "cancelled", "interrupted", "expired"] = "done"
+    outcome: Literal[
+        "done", "failed", "rejected", "denied", "unknown", "cancelled", "interrupted", "expired"
+    ] = "done"
     media: tuple[Media, ...] = ()
     structured: JSON = None
     meta: Mapping[str, JSON] = field(default_factory=dict[str, JSON])

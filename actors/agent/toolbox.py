@@ -1,0 +1,110 @@
+"""The toolsets of one agent: started when first used, kept for the run, closed with it.
+
+A toolset that cannot start is left out and named; the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from actors.tools.tool import Definition, Tool, ToolError, Toolset
+
+logger = logging.getLogger("greenroom.agent")
+
+CLOSE_DEADLINE = 5.0
+"""Seconds a toolset may take to close before it is abandoned."""
+
+
+@dataclass(frozen=True)
+class ToolsetSpec:
+    """How to make a toolset; ``build`` must be quick and open nothing (``start`` does)."""
+
+    name: str
+    build: Callable[[], Toolset]
+
+
+class _Slot:
+    def __init__(self, spec: ToolsetSpec) -> None:
+        self.spec = spec
+        self.toolset: Toolset | None = None
+        self.started = False
+
+
+class Toolbox:
+    """See the module.
+
+    Args:
+        specs: The agent's toolsets, in file order; of two tools with one name the first is offered.
+        readonly: Offer only tools that carry the read-only hint.
+    """
+
+    def __init__(self, specs: Sequence[ToolsetSpec], *, readonly: bool = False) -> None:
+        self._slots = [_Slot(spec) for spec in specs]
+        self._readonly = readonly
+        self._lock = trio.Lock()
+
+    @property
+    def loading(self) -> bool:
+        """Whether some toolset has not started yet."""
+        return not all(slot.started for slot in self._slots)
+
+    async def start(self) -> list[str]:
+        """Start what has not started, all at once; return one warning for each that could not.
+
+        Cancellation: toolsets that were starting may be half open; :meth:`aclose` closes them.
+        """
+        warnings: list[str] = []
+        async with self._lock, trio.open_nursery() as nursery:
+            for slot in self._slots:
+                if not slot.started:
+                    nursery.start_soon(_start, slot, warnings)
+        return warnings
+
+    def tools(self) -> Mapping[str, Tool]:
+        """Return the tools of all started toolsets by name; the list may change between two steps."""
+        found: dict[str, Tool] = {}
+        for slot in self._slots:
+            if slot.started and slot.toolset is not None:
+                for tool in slot.toolset.tools():
+                    if not self._readonly or tool.definition.annotations.read_only_hint:
+                        found.setdefault(tool.definition.name, tool)
+        return found
+
+    def instructions(self) -> list[str]:
+        """Return what the started toolsets add to the system prompt."""
+        return [
+            slot.toolset.instruction
+            for slot in self._slots
+            if slot.started and slot.toolset is not None and slot.toolset.instruction
+        ]
+
+    async def aclose(self) -> None:
+        """Close every toolset that was asked to start, each within its deadline."""
+        for slot in reversed(self._slots):
+            if slot.toolset is None:
+                continue
+            slot.started = False
+            with trio.move_on_after(CLOSE_DEADLINE) as scope:
+                await slot.toolset.aclose()
+            if scope.cancelled_caught:
+                logger.warning("toolset did not close in time", extra={"toolset": slot.spec.name})
+
+
+async def _start(slot: _Slot, warnings: list[str]) -> None:
+    try:
+        if slot.toolset is None:
+            slot.toolset = slot.spec.build()
+        await slot.toolset.start()
+    except ToolError as error:
+        warnings.append(f"{slot.spec.name}: {error.message}")
+        return
+    slot.started = True
+
+
+def definitions(tools: Mapping[str, Tool]) -> dict[str, Definition]:
+    """Return the definitions of ``tools`` by name."""
+    return {name: tool.definition for name, tool in tools.items()}
