@@ -2,26 +2,19 @@
 
 The file has go-vcr's layout (version 2), one interaction per call: the request as the chat-completions dialect
 writes it and the answer as that dialect streams it. Replay also reads interactions of the messages dialect.
-Requests match by their parsed JSON, apart from what differs between runs without meaning (:func:`normalised`).
+Requests match by their parsed JSON, apart from what differs between runs without meaning (``recording``).
 """
 
 from __future__ import annotations
 
-import os
-import re
-import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 import trio
-import yaml
-from msgspec import Struct, field
 
-from actors.errors import Invalid
 from actors.ids import new_id
 from actors.models import anthropic_wire, openai_wire
 from actors.models.assembly import Assembler
@@ -38,60 +31,22 @@ from actors.models.provider import (
     TextDelta,
     ToolCallDelta,
 )
+from actors.models.recording import (
+    OK,
+    Interaction,
+    Recording,
+    Request,
+    Response,
+    normalised,
+    read_recording,
+    write_recording,
+)
 from actors.models.sse import ServerSentEvent, SseDecoder
-from actors.models.text import decode_or_text, encode_json, is_array, is_object
+from actors.models.text import encode_json
 
 DEFAULT_DELAY = 0.015
 """Seconds between two events when a paced replay is asked for without a figure."""
-_OK = 200
-_EDITS = (
-    (re.compile(r"call_[a-z0-9-]+"), "call_ID"),
-    (re.compile(r"Instructions from: [^\"\\]*"), "Instructions from: PATH"),
-    (re.compile(r"The working directory is \\\"[^\"\\]*\\\""), r"The working directory is \"DIR\""),
-)
-_DROPPED = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"})
-_DROPPED_OBJECTS = frozenset({"thinkingConfig", "reasoning"})
 _DIALECT = openai_wire.Dialect(reasoning="send")
-
-
-class Request(Struct, omit_defaults=False):
-    """The request half of an interaction; what is not read keeps go-vcr's shape."""
-
-    proto: str = "HTTP/1.1"
-    proto_major: int = 1
-    proto_minor: int = 1
-    content_length: int = 0
-    host: str = ""
-    body: str = ""
-    url: str = ""
-    method: str = "POST"
-
-
-class Response(Struct, omit_defaults=False):
-    """The response half of an interaction."""
-
-    proto: str = "HTTP/2.0"
-    proto_major: int = 2
-    proto_minor: int = 0
-    content_length: int = -1
-    body: str = ""
-    headers: Any = field(default_factory=dict[str, Any])
-    status: str = "200 OK"
-    code: int = _OK
-    duration: str = "0s"
-
-
-class Interaction(Struct):
-    """One call and its answer."""
-
-    id: int = 0
-    request: Request = field(default_factory=Request)
-    response: Response = field(default_factory=Response)
-
-
-class _File(Struct):
-    version: int = 2
-    interactions: list[Interaction] = field(default_factory=list[Interaction])
 
 
 class Cassette(Protocol):
@@ -100,39 +55,6 @@ class Cassette(Protocol):
     def bind(self, name: str, base_url: str, opener: Callable[[], Provider]) -> Provider:
         """Return the provider to use instead of the one that ``opener`` would open."""
         ...
-
-
-def cassette_path(name: str) -> Path:
-    """Return the file of a cassette: ``.yaml`` is added when missing."""
-    return Path(name if name.endswith(".yaml") else name + ".yaml")
-
-
-def normalised(body: str | bytes) -> Any:
-    """Return a request body as JSON without what may differ between recording and replay.
-
-    Ids of tool calls, output limits, thinking settings, a tool choice in words, and paths of instruction files and
-    of the working directory do not count.
-    """
-    text = body if isinstance(body, str) else body.decode()
-    for pattern, replacement in _EDITS:
-        text = pattern.sub(replacement, text)
-    return _without_settings(decode_or_text(text.encode()))
-
-
-def _without_settings(value: Any) -> Any:
-    if is_array(value):
-        return [_without_settings(item) for item in value]
-    if not is_object(value):
-        return value
-    return {
-        key: _without_settings(item)
-        for key, item in value.items()
-        if not (
-            (key in _DROPPED and isinstance(item, int))
-            or (key in _DROPPED_OBJECTS and isinstance(item, dict))
-            or (key == "tool_choice" and isinstance(item, str))
-        )
-    }
 
 
 class Recorder:
@@ -144,7 +66,7 @@ class Recorder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = _File()
+        self._recording = Recording()
 
     def bind(self, name: str, base_url: str, opener: Callable[[], Provider]) -> Provider:
         """Return the provider, recorded."""
@@ -157,34 +79,8 @@ class Recorder:
         answered = Response(
             body=response.decode(), code=code, status=f"{code}", duration=f"{duration * 1000:.6f}ms"
         )
-        self._file.interactions.append(Interaction(len(self._file.interactions), asked, answered))
-        text = "---\n" + yaml.dump(
-            msgspec.to_builtins(self._file),
-            Dumper=_Dumper,
-            sort_keys=False,
-            allow_unicode=True,
-            width=2**20,
-            indent=4,
-        )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
-        try:
-            os.close(descriptor)
-            Path(temporary).write_text(text, encoding="utf-8")
-            Path(temporary).replace(self.path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, so that a recording can be read."""
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _represent_text)
+        self._recording.interactions.append(Interaction(len(self._recording.interactions), asked, answered))
+        write_recording(self.path, self._recording)
 
 
 class _Recorded:
@@ -201,7 +97,7 @@ class _Recorded:
         """Start the call and record it when it ends; what has come until then if it is cancelled."""
         began = trio.current_time()
         pieces: list[bytes] = []
-        code = _OK
+        code = OK
         try:
             async with (
                 self._provider.open_stream(request) as inner,
@@ -296,11 +192,7 @@ class Player:
 
     def __init__(self, path: Path, delay: float = 0.0) -> None:
         self.delay = delay
-        try:
-            document = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 safe
-            self._left = msgspec.convert(document, _File).interactions
-        except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
-            raise Invalid(f"cassette {path}: {error}") from error
+        self._left = read_recording(path).interactions
 
     def bind(self, name: str, base_url: str, opener: Callable[[], Provider]) -> Provider:  # noqa: ARG002 nothing is called
         """Return a provider that answers from the recording; no key is needed."""
@@ -351,7 +243,7 @@ class _Replayed:
         interaction = self._player.take(request, self._chat_url, self._messages_url, origin)
         await trio.lowlevel.checkpoint()
         response = interaction.response
-        if response.code != _OK:
+        if response.code != OK:
             raise status_failure(origin, response.code, response.body.encode(), {}, 0.0)
         async with aclosing(_replay(interaction, origin, self._player.delay)) as stream:
             yield stream

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,6 +34,8 @@ BACKOFF_BASE = 0.5
 """Seconds before the first retry, before jitter; doubles each time."""
 BACKOFF_CAP = 30.0
 """Seconds, the longest wait of our own choosing; the provider may ask for up to a minute."""
+
+_CLOSE_LIMIT = 5.0
 
 
 class Candidate(Struct, frozen=True):
@@ -102,10 +104,10 @@ class FallbackProvider:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.name = "fallback"
-        self._chain = tuple(chain)
-        self._retries = retries
+        self.chain = tuple(chain)
+        self.retries = retries
         self._cooldown = cooldown
-        self._chance = chance
+        self.chance = chance
         self._preferred = 0
         self._preferred_until = 0.0
 
@@ -118,75 +120,113 @@ class FallbackProvider:
 
         Cancellation: also while waiting for a retry; the connection is closed.
         """
-        async with aclosing(self._batches(request)) as stream:
-            yield stream
+        first = self._preferred if trio.current_time() < self._preferred_until else 0
+        call = _Call(self, request, [*range(first, len(self.chain)), *range(first)])
+        try:
+            yield call
+        finally:
+            with trio.move_on_after(
+                _CLOSE_LIMIT, shield=True
+            ):  # providers close without waiting for their peer
+                await call.close()
 
     async def aclose(self) -> None:
         """Nothing of its own: the chain's providers are shared and closed by who opened them."""
         await trio.lowlevel.checkpoint()
 
-    async def _batches(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent]]:
-        first = self._preferred if trio.current_time() < self._preferred_until else 0
-        order = [*range(first, len(self._chain)), *range(first)]
-        refused = False
-        for place, number in enumerate(order):
-            candidate = self._chain[number]
-            following = self._chain[order[place + 1]] if place + 1 < len(order) else None
-            asked = msgspec.structs.replace(request, **{**candidate.changes, "model": candidate.model})
-            attempt = 0
-            step = Step("retry")
-            while step.what == "retry":
-                attempt += 1
-                begun = False
-                try:
-                    async with candidate.provider.open_stream(asked) as stream:
-                        async for batch in stream:
-                            begun = True
-                            finished = bool(batch) and isinstance(batch[-1], Completed)
-                            if finished and number != first and refused:
-                                self._keep(number)
-                            yield batch
-                            if finished:
-                                return
-                    failure = ModelError(
-                        "the stream ended before the answer did", kind="protocol", retryable=True
-                    )
-                except ModelError as error:
-                    failure = error
-                step = next_step(
-                    failure,
-                    attempt=attempt,
-                    retries=self._retries,
-                    has_next=following is not None,
-                    chance=self._chance(),
-                )
-                if step.what == "stop":
-                    raise failure
-                target = candidate if step.what == "retry" or following is None else following
-                refused = refused or not failure.retryable or failure.kind == "rate_limited"
-                yield [_retrying(candidate, target, failure, attempt, self._retries + 1, step.wait, begun)]
-                await trio.sleep(step.wait)
-
-    def _keep(self, number: int) -> None:
+    def keep(self, number: int) -> None:
+        """Prefer the chain's model ``number`` for the cool-down."""
         self._preferred = number
         self._preferred_until = trio.current_time() + self._cooldown
 
 
-def _retrying(
-    failed: Candidate,
-    target: Candidate,
-    error: ModelError,
-    attempt: int,
-    most: int,
-    wait: float,
-    discard: bool,
-) -> Retrying:
-    return Retrying(
-        failed_model=failed.ref,
-        next_model=target.ref,
-        reason=error.message,
-        attempt=attempt,
-        max_attempts=most,
-        wait=wait,
-        discard=discard,
-    )
+class _Call:
+    """One call through the chain: iterates over the batches of its attempts."""
+
+    def __init__(self, owner: FallbackProvider, request: ModelRequest, order: Sequence[int]) -> None:
+        self._owner = owner
+        self._request = request
+        self._order = order
+        self._place = 0
+        self._attempt = 0
+        self._wait = 0.0
+        self._begun = False
+        self._refused = False
+        self._over = False
+        self._stack = AsyncExitStack()
+        self._stream: ModelStream | None = None
+
+    def __aiter__(self) -> _Call:
+        return self
+
+    async def __anext__(self) -> Sequence[ModelEvent]:
+        if self._over:
+            if self._stream is not None:
+                await anext(self._stream, None)  # lets the provider keep its connection
+            raise StopAsyncIteration
+        try:
+            if self._stream is None:
+                self._stream = await self._begin()
+            batch = await anext(self._stream, None)
+        except ModelError as error:
+            return [await self._fail(error)]
+        if batch is None:
+            error = ModelError("the stream ended without an answer", kind="protocol", retryable=True)
+            return [await self._fail(error)]
+        self._begun = True
+        if batch and isinstance(batch[-1], Completed):
+            self._over = True
+            if self._refused:
+                self._owner.keep(self._order[self._place])
+        return batch
+
+    async def close(self) -> None:
+        """Leave the attempt that is open."""
+        self._stream = None
+        await self._stack.aclose()
+
+    async def _begin(self) -> ModelStream:
+        await trio.sleep(self._wait)
+        self._attempt += 1
+        self._begun = False
+        candidate = self._candidate(self._place)
+        changes = {**candidate.changes, "model": candidate.model}
+        asked = msgspec.structs.replace(self._request, **changes)
+        return await self._stack.enter_async_context(candidate.provider.open_stream(asked))
+
+    async def _fail(self, error: ModelError) -> Retrying:
+        """Leave the failed attempt, so that its provider sees the failure, and announce the next."""
+        self._stream = None
+        await self._stack.__aexit__(type(error), error, error.__traceback__)
+        return self._next_attempt(error)
+
+    def _next_attempt(self, error: ModelError) -> Retrying:
+        """Move to what follows a failure and return its announcement; raise the failure when nothing does."""
+        failed = self._candidate(self._place)
+        attempt = self._attempt
+        step = next_step(
+            error,
+            attempt=attempt,
+            retries=self._owner.retries,
+            has_next=self._place + 1 < len(self._order),
+            chance=self._owner.chance(),
+        )
+        if step.what == "stop":
+            raise error
+        self._wait = step.wait
+        if step.what == "next":
+            self._refused = self._refused or not error.retryable or error.kind == "rate_limited"
+            self._place += 1
+            self._attempt = 0
+        return Retrying(
+            failed_model=failed.ref,
+            next_model=self._candidate(self._place).ref,
+            reason=error.message,
+            attempt=attempt,
+            max_attempts=self._owner.retries + 1,
+            wait=step.wait,
+            discard=self._begun,
+        )
+
+    def _candidate(self, place: int) -> Candidate:
+        return self._owner.chain[self._order[place]]

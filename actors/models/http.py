@@ -197,7 +197,8 @@ class _Connection:
             finished = True
         finally:
             if not finished:
-                await self.close()
+                with trio.move_on_after(CLOSE_LIMIT, shield=True):  # closing forcefully does not block
+                    await trio.aclose_forcefully(self._stream)
         self._used = True
         body = _Body(self, request, parser)
         return httpx2.Response(

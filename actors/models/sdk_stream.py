@@ -6,8 +6,8 @@ The SDKs come from one generator, so one caller serves both; what an event means
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any, Protocol
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal, Protocol
 
 import httpx2
 import trio
@@ -77,35 +77,56 @@ async def open_batches(
 ) -> AsyncGenerator[ModelStream]:
     """Give the response's events as batches, one per read from the network, and close it in the end."""
     try:
-        async with aclosing(_batches(sdk, response, reader, origin)) as stream:
-            yield stream
+        yield _Batches(sdk, response, reader, origin)
     finally:
         with trio.move_on_after(CLOSE_LIMIT, shield=True):  # giving the connection back never waits long
             await response.aclose()
 
 
-async def _batches(
-    sdk: Any, response: httpx2.Response, reader: EventReader, origin: Origin
-) -> AsyncGenerator[Sequence[ModelEvent]]:
-    body = BodyReader(response)
-    with translated(sdk, origin):
-        if response.headers.get("content-type", "").startswith("application/json"):
-            await _read_document(body, reader, origin)
-            yield _ending(reader, origin, done=True)
-            return
-        decoder = SseDecoder()
-        done = ended = False
-        while not (done or ended):
-            data = await body.read()
-            ended = not data
-            done = _read_events(decoder, data, reader, origin)
-            if batch := reader.assembler.take():
-                yield batch
-        yield _ending(reader, origin, done=done)
-    with trio.move_on_after(DRAIN_LIMIT), suppress(httpx2.HTTPError):
-        # The answer is complete; reading the body's end lets the connection be used again.
-        while await body.read():
-            pass
+class _Batches:
+    """Iterates over an answer: what each read brought, then the ending."""
+
+    def __init__(self, sdk: Any, response: httpx2.Response, reader: EventReader, origin: Origin) -> None:
+        self._sdk = sdk
+        self._body = BodyReader(response)
+        self._reader = reader
+        self._origin = origin
+        self._decoder = SseDecoder()
+        self._whole = response.headers.get("content-type", "").startswith("application/json")
+        self._state: Literal["reading", "read", "ended"] = "reading"
+        self._done = False
+
+    def __aiter__(self) -> _Batches:
+        return self
+
+    async def __anext__(self) -> Sequence[ModelEvent]:
+        if self._state == "ended":
+            await self._drain()
+            raise StopAsyncIteration
+        with translated(self._sdk, self._origin):
+            while self._state == "reading":
+                await self._read()
+                if batch := self._reader.assembler.take():
+                    return batch
+            self._state = "ended"
+            return _ending(self._reader, self._origin, done=self._done)
+
+    async def _read(self) -> None:
+        if self._whole:
+            await _read_document(self._body, self._reader, self._origin)
+            self._done = True
+        else:
+            data = await self._body.read()
+            self._done = _read_events(self._decoder, data, self._reader, self._origin)
+            if data and not self._done:
+                return
+        self._state = "read"
+
+    async def _drain(self) -> None:
+        """Read the body's end, if it is there: only then the connection can be used again."""
+        with trio.move_on_after(DRAIN_LIMIT), suppress(httpx2.HTTPError):
+            while await self._body.read():
+                pass
 
 
 def _read_events(decoder: SseDecoder, data: bytes, reader: EventReader, origin: Origin) -> bool:

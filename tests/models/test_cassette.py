@@ -10,7 +10,7 @@ import trio.testing
 import yaml
 
 from actors.errors import Invalid
-from actors.models.cassette import Player, Recorder, cassette_path, normalised
+from actors.models.cassette import Player, Recorder
 from actors.models.catalog import Models
 from actors.models.provider import (
     Completed,
@@ -24,6 +24,7 @@ from actors.models.provider import (
     ToolCallDelta,
     Usage,
 )
+from actors.models.recording import cassette_path, normalised
 from actors.testing.model import Answer, ScriptedModel, call, calls, fail, hang, reason, say
 from actors.testing.stub_server import anthropic_text, openai_text
 
@@ -71,8 +72,8 @@ async def test_conversation_replays_as_it_was_recorded(tmp_path: Path) -> None:
     ]
     recorded = record(path, list(script)).resolve("scripted/gpt").provider
     history: tuple[Message, ...] = (USER,)
-    requests = []
-    originals = []
+    requests: list[ModelRequest] = []
+    originals: list[list[ModelEvent]] = []
     for _ in script:
         requests.append(request(*history))
         events = await collect(recorded, requests[-1])
@@ -104,11 +105,11 @@ async def test_recording_has_the_layout_of_go_vcr(tmp_path: Path) -> None:
     assert answered["code"] == 200
     assert answered["body"].startswith("data: ")
     assert answered["body"].endswith("data: [DONE]\n\n")
-    assert [file.name for file in tmp_path.iterdir()] == ["c.yaml"]
+    assert await trio.to_thread.run_sync(lambda: [file.name for file in tmp_path.iterdir()]) == ["c.yaml"]
 
 
 def written(path: Path, *pairs: tuple[str, Any, bytes], code: int = 200) -> Path:
-    interactions = [
+    interactions: list[dict[str, Any]] = [
         {
             "id": number,
             "request": {"url": url, "method": "POST", "body": json.dumps(body, indent=1)},

@@ -110,11 +110,11 @@ async def test_unicode_line_separators_survive(openai_at: Opener, size: int) -> 
     assert done.message.content == "first\u2028second\u2029third\x85fourth fifth"
 
 
-TEXT = {"choices": [{"index": 0, "delta": {"content": "partial"}}]}
-STOP = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+TEXT: dict[str, Any] = {"choices": [{"index": 0, "delta": {"content": "partial"}}]}
+STOP: dict[str, Any] = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 CALL = {"index": 0, "id": "c", "function": {"name": "t", "arguments": '{"a":'}}
 CALLING = {"choices": [{"index": 0, "delta": {"tool_calls": [CALL]}}]}
-OVERLOADED = {"error": {"type": "overloaded_error", "message": "busy"}}
+OVERLOADED: dict[str, Any] = {"error": {"type": "overloaded_error", "message": "busy"}}
 
 
 @pytest.mark.parametrize("before", [[], [TEXT], [CALLING], [TEXT, CALLING]])
@@ -130,7 +130,7 @@ OVERLOADED = {"error": {"type": "overloaded_error", "message": "busy"}}
             False,
         ),
         ({"choices": [{"index": 0, "delta": {}, "error": {"message": "x", "code": 502}}]}, "server", True),
-        ({"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}, "server", True),
+        ({"choices": [{"index": 0, "finish_reason": "error"}]}, "server", True),
     ],
 )
 async def test_error_frame_fails_the_call_wherever_it_comes(
