@@ -15,8 +15,9 @@ class BodyRule(Struct, frozen=True):
     """How a body is read.
 
     Attributes:
-        lenient: Docker agent's rules: unknown fields ignored, names matched without regard to case, only the first
-            JSON value read, ``null`` for a field means its default. Otherwise the body must fit the type exactly.
+        lenient: Docker agent's rules: unknown fields ignored, names matched without regard to case, only
+            the first JSON value read, ``null`` for a field means its default. Otherwise the body must fit
+            the type exactly.
         typed: A non-empty body must come as ``application/json``.
         required: An empty body is an error instead of "every field at its default".
     """

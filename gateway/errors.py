@@ -56,7 +56,7 @@ class Failure(Struct, frozen=True):
 
 
 class HttpFailure(Exception):  # noqa: N818 - a failure by design, not a bug
-    """Raised where HTTP itself is at stake, or where a contract asks for a status that no ``ActorsError`` has.
+    """Raised where HTTP itself is at stake, or a contract asks for a status that no ``ActorsError`` has.
 
     Args:
         status: The HTTP status.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import parse_qs
 
 from msgspec import Struct
 
 JSON = Any
 Headers = tuple[tuple[str, str], ...]
+Bind = Literal["loopback", "network", "unix"]
 
 JSON_TYPE = "application/json"
 
@@ -31,6 +32,7 @@ class Request:
         query_string: The part after ``?``, undecoded.
         headers: Lower-case names; the values of a repeated header are joined with ``", "``.
         peer: ``host:port`` of the client, ``"unix"`` for a Unix socket.
+        bind: What kind of address it came in by; loopback ones are open to web pages by DNS rebinding.
         path_params: The template's ``{names}``, percent-decoded once.
         raw: The body's bytes, within the row's limit.
         params: The row's ``params`` struct (path and query together), else ``None``.
@@ -40,6 +42,7 @@ class Request:
 
     __slots__ = (
         "_query",
+        "bind",
         "body",
         "headers",
         "method",
@@ -60,12 +63,14 @@ class Request:
         headers: Mapping[str, str] | None = None,
         peer: str = "",
         raw: bytes = b"",
+        bind: Bind = "loopback",
     ) -> None:
         self.method = method
         self.path = path
         self.query_string = query_string
         self.headers: Mapping[str, str] = {} if headers is None else headers
         self.peer = peer
+        self.bind: Bind = bind
         self.path_params: Mapping[str, str] = {}
         self.raw = raw
         self.params: Any = None
@@ -97,8 +102,8 @@ def parse_query(text: str) -> dict[str, list[str]]:
 class Reply(Struct, frozen=True):
     """A complete answer.
 
-    ``body`` that is ``bytes`` goes out as it is; anything else is encoded as JSON with a final newline, ``None``
-    as the literal ``null``. An answer without a body is ``Reply(204, b"")``.
+    ``body`` that is ``bytes`` goes out as it is; anything else is encoded as JSON with a final newline,
+    ``None`` as the literal ``null``. An answer without a body is ``Reply(b"", 204)``.
     """
 
     body: JSON = None
@@ -121,9 +126,9 @@ class ByteSource(Protocol):
 class StreamReply(Struct, frozen=True):
     """An answer of unknown length.
 
-    The door enters ``open()`` in the connection's own task, after the head was sent. Its exit sees ``Cancelled``
-    when the client left and no exception at the end or at the server's shutdown. ``farewell`` is sent, at a chunk
-    border, when the server shuts down before the source has ended.
+    The door enters ``open()`` in the connection's own task, after the head was sent. Its exit sees
+    ``Cancelled`` when the client left and no exception at the end or at the server's shutdown. ``farewell``
+    is sent, at a chunk border, when the server shuts down before the source has ended.
     """
 
     open: Callable[[], AbstractAsyncContextManager[ByteSource]]

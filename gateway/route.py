@@ -1,7 +1,7 @@
 """The route table: one row per operation, and the makers for the three usual kinds of row.
 
-The rows are data. The doors' URL rules, scope checks, decoding, the OpenAPI document and the per-row tests are all
-derived from them; nothing here reads a socket.
+The rows are data. The doors' URL rules, scope checks, decoding, the OpenAPI document and the per-row tests
+are all derived from them; nothing here reads a socket.
 """
 
 from __future__ import annotations
@@ -47,18 +47,20 @@ class Route(Struct, frozen=True, kw_only=True):
     """One operation.
 
     Attributes:
-        path: Template of ``{name}`` segments; a last ``{name...}`` takes the rest of the path, slashes included.
-        params: Struct for path and query together; text is converted to the fields' types. A field of a list type
-            gets every value of a repeated query parameter, any other field the first.
+        path: Template of ``{name}`` segments; a last ``{name...}`` takes the rest of the path, slashes
+        included.
+        params: Struct for path and query together; text is converted to the fields' types. A field of a
+            list type gets every value of a repeated query parameter, any other field the first.
         body: Struct (or other type) the body is decoded as by the dialect's rules.
         body_rule: Departure from the dialect's body rules; ``None`` keeps them.
         body_limit: Bytes; ``None`` for the server's ``max_request_size``.
-        reply: Type of the answer's JSON, or a :class:`Stream`, for the OpenAPI document; ``None`` when it has none.
+        reply: Type of the answer's JSON, or a :class:`Stream`, for the OpenAPI document; ``None`` when it
+        has none.
         status: Success code, for the document; a handler's ``Reply`` decides what is sent.
         errors: Expected failures beyond those every row can have, for the document.
         error_prefix: Put before the text of an expected failure, e.g. ``"failed to delete session: "``.
-        socket: Set on a WebSocket row instead of ``handler``: checks, may raise, and returns what runs the socket
-            after the upgrade.
+        socket: Set on a WebSocket row instead of ``handler``: checks, may raise, and returns what runs the
+            socket after the upgrade.
     """
 
     method: Method
@@ -153,9 +155,9 @@ def follow(
 
     Args:
         path: As in :class:`Route`; so are ``scope``, ``summary`` and ``options``.
-        subscribe: ``await subscribe(request, runtime, after)`` checks that the stream exists (``NotFound`` before
-            anything is sent) and returns what opens the follower. ``after`` is the client's resume point, ``None``
-            when it gave none.
+        subscribe: ``await subscribe(request, runtime, after)`` checks that the stream exists (``NotFound``
+            before anything is sent) and returns what opens the follower. ``after`` is the client's resume
+            point, ``None`` when it gave none.
         wire: How frames look.
         heartbeat: Seconds between ``: ping`` comments; ``None`` for none.
         event: Type of an event, for the OpenAPI document.
@@ -241,7 +243,9 @@ class Table:
         node.routes[row.method] = (row, tuple(names))
 
     def match(self, method: str, path: str) -> Match | None:
-        """Return the row for a method and an undecoded path; ``None`` for an unknown path. ``HEAD`` is ``GET``.
+        """Return the row for a method and an undecoded path; ``None`` for an unknown path.
+
+        ``HEAD`` is answered by the ``GET`` row.
 
         Raises:
             MethodNotAllowed: another method would be answered.

@@ -6,11 +6,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
-import msgspec
 import trio
 from msgspec import Struct
 
-from gateway.errors import HttpFailure
 from gateway.http import Headers, Request, StreamReply
 
 PING = b": ping\n\n"
@@ -149,7 +147,8 @@ def open_events(
     """Return the reply that streams a follower's frames.
 
     Args:
-        follower: Opens it, in the connection's task; see :class:`gateway.http.StreamReply` for how it is left.
+        follower: Opens it, in the connection's task; see :class:`gateway.http.StreamReply` for how it is
+        left.
         wire: How frames look.
         heartbeat: Seconds of silence before a comment is sent; ``None`` for none.
         headers: Sent besides the usual ones.
@@ -166,8 +165,9 @@ def open_events(
 def resume_point(request: Request) -> int | None:
     """Return the sequence number after which the client wants to go on; ``None``: from the oldest kept event.
 
-    ``?since=`` wins over ``Last-Event-ID``. Text that is no unsigned decimal counts as none (sessions contract
-    1.5). A number too large for any stream stays too large, so that it never turns into a full replay.
+    ``?since=`` wins over ``Last-Event-ID``. Text that is no unsigned decimal counts as none (sessions
+    contract 1.5). A number too large for any stream stays too large, so that it never turns into a full
+    replay.
     """
     text = request.first("since") or request.headers.get("last-event-id", "").split(",")[0]
     text = text.strip()

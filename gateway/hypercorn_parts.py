@@ -1,0 +1,136 @@
+"""Hypercorn's per-connection server, configured and with its WebSocket stream corrected; imports Hypercorn."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import hypercorn.protocol.h2
+import hypercorn.protocol.h11
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.protocol.events import Event, Request, StreamClosed
+from hypercorn.protocol.ws_stream import WSStream
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ASGIFramework, ConnectionState
+from wsproto.connection import ConnectionState as SocketState
+from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
+from wsproto.frame_protocol import CloseReason
+
+from gateway.http import Bind
+from gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from gateway.handover import HandedStream
+
+_MISSED = 2
+
+
+class Worker:
+    """What Hypercorn's connections share: the app, the configuration and the word that the server stops."""
+
+    def __init__(self, app: Any, settings: Settings) -> None:
+        self._app = ASGIWrapper(cast("ASGIFramework", app))
+        self._config = hypercorn_config(settings)
+        self._context = WorkerContext(None)
+
+    async def serve(self, stream: HandedStream, bind: Bind) -> None:
+        """Serve one connection to its end."""
+        state = ConnectionState({"bind": bind})
+        await TCPServer(self._app, self._config, self._context, state, cast("Any", stream)).run()
+
+    async def begin_closing(self) -> None:
+        """Let idle connections close and no connection take another request."""
+        await self._context.terminated.set()
+
+
+def hypercorn_config(settings: Settings) -> Config:
+    """Return the settings in Hypercorn's terms."""
+    config = Config()
+    config.accesslog = None
+    config.errorlog = logging.getLogger("gateway.hypercorn")
+    config.include_server_header = False
+    config.keep_alive_timeout = settings.header_seconds
+    config.h11_max_incomplete_size = settings.max_head_size
+    config.websocket_ping_interval = settings.ping_seconds
+    config.websocket_max_message_size = settings.max_message_size
+    return config
+
+
+class CheckedWSStream(WSStream):
+    """Hypercorn's WebSocket with limits that hold.
+
+    A message over the limit is refused with a reason and before it is kept; a peer that leaves two pings
+    unanswered is dropped; a protocol violation is answered with its close code; compression is not
+    negotiated, because a small frame may hold a thousand times its size.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._unanswered = 0
+        self._size = 0
+        self._refused = False
+
+    async def handle(self, event: Event) -> None:
+        """Pass an event on, the handshake without extensions."""
+        if isinstance(event, Request):
+            headers = [pair for pair in event.headers if pair[0].lower() != b"sec-websocket-extensions"]
+            event = replace(event, headers=headers)
+        await super().handle(event)
+
+    async def _handle_events(self) -> None:
+        for event in self.connection.events():
+            if isinstance(event, TextMessage | BytesMessage):
+                await self._take(event)
+            elif isinstance(event, Ping):
+                await self._send_wsproto_event(event.response())
+            elif isinstance(event, Pong):
+                self._unanswered = 0
+            elif isinstance(event, CloseConnection):
+                if self.connection.state is SocketState.REMOTE_CLOSING:
+                    await self._send_wsproto_event(event.response())
+                elif self.connection.state is SocketState.OPEN:  # what wsproto says about a violation
+                    await self._send_wsproto_event(event)
+                await self.send(StreamClosed(stream_id=self.stream_id))
+                return
+
+    async def _take(self, event: TextMessage | BytesMessage) -> None:
+        if self._refused:
+            return
+        self._size += len(event.data) if isinstance(event, BytesMessage) else len(event.data.encode())
+        limit = self.config.websocket_max_message_size
+        if self._size > limit:
+            self._refused = True
+            self.buffer.clear()
+            await self._send_wsproto_event(
+                CloseConnection(
+                    code=CloseReason.MESSAGE_TOO_BIG, reason=f"a message may have at most {limit} bytes"
+                )
+            )
+            return
+        self.buffer.extend(event)
+        if event.message_finished:
+            assert self.app_put is not None
+            await self.app_put(self.buffer.to_message())
+            self.buffer.clear()
+            self._size = 0
+
+    async def _send_pings(self) -> None:
+        interval = self.config.websocket_ping_interval
+        assert interval is not None
+        while not self.closed:
+            if self._unanswered >= _MISSED:
+                await self.send(StreamClosed(stream_id=self.stream_id))
+                return
+            self._unanswered += 1
+            await self._send_wsproto_event(Ping())
+            await trio.sleep(interval)
+
+
+# Both protocols look the class up in their own module at each handshake, and offer no other way to choose it.
+for _protocol in (hypercorn.protocol.h11, hypercorn.protocol.h2):
+    assert issubclass(_protocol.WSStream, WSStream), "this Hypercorn chooses its stream differently"
+    setattr(_protocol, "WSStream", CheckedWSStream)  # noqa: B010 - a module attribute on purpose
