@@ -10,7 +10,8 @@ import ipaddress
 import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Any, Protocol, cast
 from urllib.parse import urljoin, urlsplit
 
@@ -95,7 +96,12 @@ def check_url(url: str, *, allow_private: bool = False) -> str:
         raise Blocked(f"{url}: not a valid URL ({error})") from error
     if parts.scheme.lower() not in _PORTS:
         raise Blocked(f"{url}: only http and https addresses can be used")
-    if not host or any(char <= " " or char == "\x7f" for char in url) or port == 0:
+    if (
+        not host
+        or any(char < " " or char == "\x7f" for char in url)
+        or any(char in ' "<>\\^`{|}' for char in host)
+        or port == 0
+    ):
         raise Blocked(f"{url}: not a valid URL")
     name = host.rstrip(".").lower()
     if not allow_private and any(name == local or name.endswith("." + local) for local in _LOCAL_NAMES):
@@ -286,16 +292,17 @@ class Egress:
             received = {
                 name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
             }
-            stream = cast("AsyncIterable[bytes]", response.stream)
+            inflater = _Inflater(received.get("content-encoding", ""))
             chunks: list[bytes] = []
             size = 0
-            inflater = _Inflater(received.get("content-encoding", ""))
-            async for data in stream:
-                for chunk in inflater.feed(data) if data else ():
-                    size += len(chunk)
-                    if size > limit:
-                        raise ToolError(f"{url}: the answer is larger than {limit} bytes")
-                    chunks.append(chunk)
+            stream = cast("AsyncGenerator[bytes]", aiter(cast("AsyncIterable[bytes]", response.stream)))
+            async with aclosing(stream):
+                async for data in stream:
+                    for chunk in inflater.feed(data) if data else ():
+                        size += len(chunk)
+                        if size > limit:
+                            raise ToolError(f"{url}: the answer is larger than {limit} bytes")
+                        chunks.append(chunk)
         finally:
             # A connection in the middle of an answer is dropped, which does not wait for the other side.
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):

@@ -175,9 +175,9 @@ class ScriptArgument(Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     type: Literal["string", "integer", "number", "boolean", "array", "object"] = "string"
     description: str = ""
-    enum: list[JSON] = field(default_factory=list[JSON])
+    enum: list[JSON] | None = None
     default: JSON = None
-    items: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    items: dict[str, JSON] | None = None
 
 
 class ScriptTool(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

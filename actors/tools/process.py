@@ -22,6 +22,7 @@ from actors.tools.tool import ToolError
 
 MARK = "GREENROOM_PROCESS"
 _TERM_SECONDS = 1.0
+_ORPHAN_SECONDS = 0.3
 _KILL_SECONDS = 1.0
 _DRAIN_SECONDS = 0.2
 _POLL_SECONDS = 0.02
@@ -120,9 +121,11 @@ async def _end(process: trio.Process, mark: str) -> None:
     """End the process's group, then whatever else carries the mark."""
     group = process.pid
     if _signal_group(group, signal.SIGTERM):
-        with trio.move_on_after(_TERM_SECONDS):
+        with trio.move_on_after(_TERM_SECONDS) as grace:
             while _signal_group(group, 0):
-                process.poll()
+                if process.poll() is not None:
+                    # Zombies that nobody reaps would make the rest of the group look alive for the whole time.
+                    grace.deadline = min(grace.deadline, trio.current_time() + _ORPHAN_SECONDS)
                 await trio.sleep(_POLL_SECONDS)
         _signal_group(group, signal.SIGKILL)
     with trio.move_on_after(_KILL_SECONDS):

@@ -158,20 +158,26 @@ def read_bytes(place: Place, text: str, limit: int) -> tuple[bytes, os.stat_resu
         descriptor = os.open(
             name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=directory
         )
-        with os.fdopen(descriptor, "rb") as file:
+        try:
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ToolError(
-                    f"{text}: {'is a directory' if stat.S_ISDIR(status.st_mode) else 'not a regular file'}"
-                )
+            _check_regular(status, text)
             if status.st_size > limit:
                 raise ToolError(
                     f"{text}: the file has {status.st_size} bytes, more than the limit of {limit}"
                 )
-            data = file.read(limit + 1)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                data = file.read(limit + 1)
+        finally:
+            os.close(descriptor)
     if len(data) > limit:
         raise ToolError(f"{text}: the file grew beyond the limit of {limit} bytes while it was read")
     return data, status
+
+
+def _check_regular(status: os.stat_result, text: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "is a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        raise ToolError(f"{text}: {kind}")
 
 
 def write_bytes(place: Place, text: str, data: bytes) -> None:
@@ -187,10 +193,7 @@ def write_bytes(place: Place, text: str, data: bytes) -> None:
         mode: int | None = None
         with suppress(FileNotFoundError):
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            if not stat.S_ISREG(status.st_mode):
-                raise ToolError(
-                    f"{text}: {'is a directory' if stat.S_ISDIR(status.st_mode) else 'not a regular file'}"
-                )
+            _check_regular(status, text)
             if not os.access(name, os.W_OK, dir_fd=directory):
                 raise ToolError(f"{text}: permission denied")
             mode = stat.S_IMODE(status.st_mode)

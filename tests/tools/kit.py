@@ -36,7 +36,7 @@ def build(kind: str, deps: Deps = NO_DEPS, **options: Any) -> Toolset:
     return build_toolset(read_options({"type": kind, **options}), deps)
 
 
-async def call(toolset: Toolset, name: str, context: ToolContext, **arguments: Any) -> ToolResult:
+async def call(toolset: Toolset, name: str, context: ToolContext, /, **arguments: Any) -> ToolResult:
     """Call a tool the way the agent loop does."""
     tool = next(tool for tool in toolset.tools() if tool.definition.name == name)
     return await run_call(tool, context.call_id, msgspec.json.encode(arguments).decode(), context, 64_000)

@@ -43,7 +43,9 @@ from actors.tools import patterns
         ("f:p=", "f", {"p": "x"}, False),
     ],
 )
-def test_rule_matches_as_the_contract_says(rule: str, tool: str, arguments: dict[str, object], expected: bool) -> None:
+def test_rule_matches_as_the_contract_says(
+    rule: str, tool: str, arguments: dict[str, object], expected: bool
+) -> None:
     assert patterns.matches_call(rule, tool, arguments) is expected
 
 

@@ -31,7 +31,8 @@ def test_safe_prefix_plus_a_second_command_asks(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["git status", "git status -s", "git status 'a;b'", 'git status "a b" ', "git status\n", "GIT STATUS"]
+    "command",
+    ["git status", "git status -s", "git status 'a;b'", 'git status "a b" ', "git status\n", "GIT STATUS"],
 )
 def test_one_simple_command_is_covered(command: str) -> None:
     assert shell(command) == "allow"
@@ -42,12 +43,16 @@ def test_other_commands_are_not_covered(command: str) -> None:
     assert shell(command) == "ask"
 
 
-@pytest.mark.parametrize("wrapped", ["sudo ls", "env A=1 ls", "command ls", "A=1 ls", "nohup ls", "/usr/bin/env ls"])
+@pytest.mark.parametrize(
+    "wrapped", ["sudo ls", "env A=1 ls", "command ls", "A=1 ls", "nohup ls", "/usr/bin/env ls"]
+)
 def test_wrapped_command_asks_even_under_a_wide_allow(wrapped: str) -> None:
     assert shell(wrapped, Rules(allow=("shell:cmd=*",))) == "ask"
 
 
-TAILS = st.sampled_from([";", "&", "|", "&&", "||", "\n", "`x`", "$(x)", "<(x)", ">y", ">>y", "<y", "#", "'", '"', "\\"])
+TAILS = st.sampled_from(
+    [";", "&", "|", "&&", "||", "\n", "`x`", "$(x)", "<(x)", ">y", ">>y", "<y", "#", "'", '"', "\\"]
+)
 
 
 @given(
@@ -121,7 +126,10 @@ def test_deny_of_a_path_holds_for_its_other_spellings(path: str) -> None:
 
 def test_deny_looks_into_lists() -> None:
     tool = Definition("read_multiple_files")
-    assert decide(tool, {"paths": ["a", "./secret/b"]}, "autonomous", Rules(deny=("*:paths=secret/*",))).outcome == "deny"
+    assert (
+        decide(tool, {"paths": ["a", "./secret/b"]}, "autonomous", Rules(deny=("*:paths=secret/*",))).outcome
+        == "deny"
+    )
 
 
 def test_allow_of_a_directory_does_not_cover_a_way_out_of_it() -> None:
@@ -142,7 +150,9 @@ def test_allow_of_a_directory_does_not_cover_a_way_out_of_it() -> None:
         ("", "allow", "ask", "ask"),
     ],
 )
-def test_mode_decides_by_label(mode: SafetyMode, safe: Outcome, destructive: Outcome, unknown: Outcome) -> None:
+def test_mode_decides_by_label(
+    mode: SafetyMode, safe: Outcome, destructive: Outcome, unknown: Outcome
+) -> None:
     assert decide(READ, {}, mode).outcome == safe
     assert decide(REMOVE, {}, mode).outcome == destructive
     assert decide(WRITE, {}, mode).outcome == unknown
@@ -199,14 +209,22 @@ def test_child_and_parent_rules_compose_to_the_stricter(child: str, parent: str)
 def test_refusals_have_the_contract_texts() -> None:
     denies = Rules(deny=("write_file",))
     assert decide(WRITE, {}, "", denies).refusal == "Tool 'write_file' is denied by session permissions."
-    assert decide(WRITE, {}, "", team=denies).refusal == "Tool 'write_file' is denied by permissions configuration."
+    assert (
+        decide(WRITE, {}, "", team=denies).refusal
+        == "Tool 'write_file' is denied by permissions configuration."
+    )
     assert unavailable("x") == "Tool 'x' is not available. You can only use the tools provided to you."
     assert unattended("x") == "Tool 'x' requires user confirmation but the session is non-interactive."
 
 
 def test_verdict_names_its_rule_and_label() -> None:
     verdict = decide(SHELL, {"cmd": "rm -rf build"}, "balanced", Rules(ask=("shell:cmd=rm*",)))
-    assert (verdict.outcome, verdict.by, verdict.rule, verdict.standing) == ("ask", "session", "shell:cmd=rm*", True)
+    assert (verdict.outcome, verdict.by, verdict.rule, verdict.standing) == (
+        "ask",
+        "session",
+        "shell:cmd=rm*",
+        True,
+    )
     assert verdict.label.metadata()["safety_label"] == "destructive"
 
 

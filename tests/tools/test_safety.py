@@ -9,7 +9,9 @@ from actors.tools.safety_tables import DESTRUCTIVE, SAFE
 from actors.tools.tool import Annotations, Definition
 
 
-@pytest.mark.parametrize("command", ["ls", "ls -la src", "git status", "git log -3", "docker ps -a", "pwd", "rg -n foo src"])
+@pytest.mark.parametrize(
+    "command", ["ls", "ls -la src", "git status", "git log -3", "docker ps -a", "pwd", "rg -n foo src"]
+)
 def test_reading_commands_are_safe(command: str) -> None:
     assert label_command(command).safety == "safe"
 
@@ -82,7 +84,10 @@ def test_tables_are_as_wide_as_promised() -> None:
 
 def test_other_tools_are_labelled_by_annotations() -> None:
     assert label_call(Definition("a", annotations=Annotations(read_only_hint=True)), {}).safety == "safe"
-    assert label_call(Definition("a", annotations=Annotations(destructive_hint=True)), {}).safety == "destructive"
+    assert (
+        label_call(Definition("a", annotations=Annotations(destructive_hint=True)), {}).safety
+        == "destructive"
+    )
     assert label_call(Definition("a"), {"cmd": "ls"}).safety == "unknown"
     assert label_call(Definition("run_background_job"), {"cmd": "ls"}).safety == "safe"
     assert "blast_radius" not in label_call(Definition("a"), {}).metadata()

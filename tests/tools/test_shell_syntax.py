@@ -14,7 +14,16 @@ from actors.tools import shell_syntax
 
 @pytest.mark.parametrize(
     "line",
-    ["ls", "ls -la", "git log --format='%h %s'", 'echo "a; b | c"', "echo a\\;b", "echo 'it'\"'\"'s'", "ls *.py", "a #"[:1]],
+    [
+        "ls",
+        "ls -la",
+        "git log --format='%h %s'",
+        'echo "a; b | c"',
+        "echo a\\;b",
+        "echo 'it'\"'\"'s'",
+        "ls *.py",
+        "a #"[:1],
+    ],
 )
 def test_single_simple_commands(line: str) -> None:
     assert shell_syntax.read(line).simple
@@ -77,7 +86,9 @@ def test_any_text_can_be_read(line: str) -> None:
     assert line in shell_syntax.spellings(line)
 
 
-@pytest.mark.parametrize("line", ["$(" * 20000, "`" * 50000, "(" * 50000, "'\"" * 30000, "$(a " * 5000 + ")" * 5000])
+@pytest.mark.parametrize(
+    "line", ["$(" * 20000, "`" * 50000, "(" * 50000, "'\"" * 30000, "$(a " * 5000 + ")" * 5000]
+)
 def test_hostile_lines_are_read_quickly(line: str) -> None:
     began = time.perf_counter()
     shell_syntax.spellings(line)
