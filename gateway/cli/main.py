@@ -148,9 +148,6 @@ def serve() -> None:
     help="What a client that leaves its run's stream does to the run.",
 )
 @cassette_options
-@click.option(
-    "--mcp-oauth-redirect-uri", metavar="URI", help="Where remote tool servers send people after login."
-)
 @logging_options
 def serve_api(**options: Any) -> None:
     """Serve the agents of FILE, or of every agent file in DIR, over HTTP.

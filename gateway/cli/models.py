@@ -8,7 +8,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from actors.models.cassette import Cassette, Player, Recorder, cassette_path
+from actors.models.cassette import Cassette, Player, Recorder
+from actors.models.recording import cassette_path
 from actors.models.catalog import Models
 from actors.settings import Settings
 
