@@ -53,6 +53,22 @@ class Publish(Control, frozen=True):
     event: m.PlanChanged
 
 
+class ActiveRun:
+    """A run of this incarnation: its work, the questions it asks and the title made beside it."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.work: Work | None = None
+        self.desk = Desk()
+        self.title = TitleJob()
+        self.settled = trio.Event()
+
+    def cancel(self, reason: str) -> None:
+        """Cancel its work; nothing before it has begun."""
+        if self.work is not None:
+            self.work.cancel(reason)
+
+
 Command = (
     m.GetView
     | m.GetModels
@@ -91,10 +107,8 @@ class SessionActor(Actor[Command]):
         self._stream = stream_of(session_id)
         self._state = SessionState(session_id)
         self._recorder: Recorder
-        self._desk = Desk()
         self._team: Team | None = None
-        self._work: Work | None = None
-        self._title = TitleJob()
+        self._active: ActiveRun | None = None
         self._kept = 0
 
     async def on_start(self, ctx: Context[Command]) -> None:  # noqa: ARG002 - the base's signature
@@ -103,7 +117,7 @@ class SessionActor(Actor[Command]):
 
     async def receive(self, message: Command, ctx: Context[Command]) -> object:
         """Decide, record, answer. Raises: Rejected and its kinds, for commands that cannot be taken."""
-        if self._work is None:
+        if self._active is None:
             await self._catch_up()
         try:
             return await self._receive(message, ctx)
@@ -135,7 +149,8 @@ class SessionActor(Actor[Command]):
             case m.Answer():
                 return await self._answer(message)
             case m.SetTitle():
-                self._title.cancel()
+                if self._active is not None:
+                    self._active.title.cancel()
                 return await self._record(m.TitleChanged(title=message.title))
             case m.SetPermissions():
                 return await self._record(m.PermissionsChanged(permissions=message.permissions))
@@ -169,7 +184,7 @@ class SessionActor(Actor[Command]):
                 await self._run_finished(message, ctx)
                 return None
             case Publish():
-                if self._work is not None:
+                if self._active is not None:
                     self._recorder.emit(message.event)
                 return None
             case _:
@@ -206,7 +221,7 @@ class SessionActor(Actor[Command]):
             dirty=self._services.dirty,
         )
         self._recorder.written_records, self._recorder.written_bytes, self._kept = read, size, kept
-        if len(state.open_runs) and self._work is None and not self._owned_elsewhere():
+        if len(state.open_runs) and self._active is None and not self._owned_elsewhere():
             await self._close_runs("interrupted", "the process that ran it ended")
 
     async def _snapshot(self, head: int) -> tuple[SessionState, int]:
@@ -272,7 +287,7 @@ class SessionActor(Actor[Command]):
             raise Conflict(f"failed to {action}: session not found or not running")
 
     async def _record(self, *events: m.SessionEvent) -> m.Accepted:
-        return m.Accepted(await self._recorder.commit(*events, ahead=self._work is not None))
+        return m.Accepted(await self._recorder.commit(*events, ahead=self._active is not None))
 
     async def _queue(self, events: Sequence[m.SessionEvent], *, streaming: bool) -> m.QueueAccepted:
         await self._record(*events)
@@ -288,7 +303,8 @@ class SessionActor(Actor[Command]):
             services.check_model(message.model)
         run_id = new_id("run")
         after = self._recorder.seq
-        host = self._host(run_id, message)
+        active = ActiveRun(run_id)
+        host = self._host(active, message)
         events = decide.opening(state, message, team, agent)
         await self._recorder.commit(
             *events,
@@ -304,23 +320,26 @@ class SessionActor(Actor[Command]):
         )
         services.bound.add(self._id)
         if not state.title:
-            self._title.begin(
+            active.title.begin(
                 team,
                 agent,
                 message.model,
                 [Message("user", each.content, each.parts) for each in message.messages],
             )
         gate = Gate(ctx.gate)
-        self._work = ctx.start_work(
+        active.work = ctx.start_work(
             self._run,
-            gate,
+            active,
+            self._active,
             host,
             team,
             agent,
+            gate,
             done=lambda outcome: RunFinished(run_id, outcome),
             gate=gate,
             name=run_id,
         )
+        self._active = active
         return m.RunAccepted(run_id, after)
 
     async def _bind(self, message: m.StartRun) -> tuple[Team, str]:
@@ -336,41 +355,55 @@ class SessionActor(Actor[Command]):
             wanted = ""
         return team, wanted or team.default
 
-    def _host(self, run_id: str, message: m.StartRun) -> SessionHost:
+    def _host(self, active: ActiveRun, message: m.StartRun) -> SessionHost:
         services = self._services
         facts = RunFacts(
             session_id=self._id,
-            run_id=run_id,
+            run_id=active.run_id,
             working_dir=Path(self._state.template.working_dir or services.default_dir),
             data_dir=services.data_dir,
             headers=message.headers,
             env=services.env,
         )
-        return SessionHost(facts, self._state, self._recorder, self._desk, self._title.wait)
+        return SessionHost(facts, self._state, self._recorder, active.desk, active.title.wait)
 
-    async def _run(self, gate: Gate, host: SessionHost, team: Team, agent: str) -> None:
-        with self._recorder.live():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._make_title)
-                async with open_team(team):
-                    await run_agent(host, team, agent, gate)
+    async def _run(
+        self,
+        active: ActiveRun,
+        previous: ActiveRun | None,
+        host: SessionHost,
+        team: Team,
+        agent: str,
+        gate: Gate,
+    ) -> None:
+        try:
+            if previous is not None:
+                # It has written its end, and may still be closing the toolsets that this run is about to use.
+                await previous.settled.wait()
+            with self._recorder.live():
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._make_title, active.title)
+                    async with open_team(team):
+                        await run_agent(host, team, agent, gate)
+        finally:
+            active.settled.set()
 
-    async def _make_title(self) -> None:
-        title = await self._title.run(self._services.make_title)
+    async def _make_title(self, job: TitleJob) -> None:
+        title = await job.run(self._services.make_title)
         if title and not self._state.title:
             await self._recorder.commit(m.TitleChanged(title=title, generated=True))
-        self._title.settle()
+        job.settle()
 
     def _cancel_run(self, message: m.CancelRun) -> m.Accepted:
         run = self._state.run
-        if self._work is not None and run is not None and message.run_id in ("", run.run_id):
-            self._work.cancel(message.reason)
+        if self._active is not None and run is not None and message.run_id in ("", run.run_id):
+            self._active.cancel(message.reason)
         return m.Accepted(self._state.seq)
 
     async def _run_finished(self, message: RunFinished, ctx: Context[Command]) -> None:
-        self._work = None
-        self._title = TitleJob()
-        self._desk = Desk()
+        if self._active is None or self._active.run_id != message.run_id:
+            return  # the next run has begun already
+        self._active = None
         if self._state.deleted:
             ctx.passivate()
             return
@@ -384,7 +417,8 @@ class SessionActor(Actor[Command]):
     async def _decide(self, message: m.Decide) -> m.Accepted:
         if self._id not in self._services.bound:
             raise NotFound("session not found")
-        pending = self._desk.approval
+        desk = self._active.desk if self._active is not None else Desk()
+        pending = desk.approval
         request = self._state.approvals.get(pending.id) if pending is not None and pending.open else None
         if message.approval_id and (request is None or request.approval_id != message.approval_id):
             raise Conflict(f"approval {message.approval_id} is not pending")
@@ -404,7 +438,7 @@ class SessionActor(Actor[Command]):
             if pending.open:
                 pending.settle(decision)
             return accepted
-        limit = self._desk.limit
+        limit = desk.limit
         accepted = await self._record(*effects) if effects else m.Accepted(self._state.seq)
         if decision is not None and limit is not None and limit.open:
             limit.settle(message.confirmation == "approve")
@@ -413,7 +447,8 @@ class SessionActor(Actor[Command]):
     async def _answer(self, message: m.Answer) -> m.Accepted:
         if self._id not in self._services.bound:
             raise NotFound("session not found")
-        question = decide.pick(self._desk.elicitations, message.elicitation_id)
+        waiting = self._active.desk.elicitations if self._active is not None else {}
+        question = decide.pick(waiting, message.elicitation_id)
         request = self._state.elicitations.get(question.id)
         accepted = await self._record(
             ElicitationAnswered(
@@ -433,8 +468,8 @@ class SessionActor(Actor[Command]):
         )
         await self._services.log.purge(self._stream)
         self._services.bound.discard(self._id)
-        if self._work is not None:
-            self._work.cancel("session deleted")
+        if self._active is not None:
+            self._active.cancel("session deleted")
         else:
             ctx.passivate()
         return accepted

@@ -135,7 +135,7 @@ async def test_a_failed_disk_refuses_the_commit_and_everything_after_it():
     async with open_memory() as memory:
         log = FailingLog(memory)
         made, _ = recorder(log, Tails())
-        log.fail_next()
+        log.cue("fail")
         with pytest.raises(StorageFailed):
             await made.commit(RunStarted(run_id="r"))
         with pytest.raises(StorageFailed):

@@ -214,3 +214,45 @@ async def test_without_its_snapshots_a_session_is_the_same(autojump_clock, monke
         assert without == with_snapshot
         assert awake.title == without.title == "renamed"
         assert await session.ask("again") == "d"
+
+
+async def test_a_run_may_follow_the_end_of_the_last_at_once(autojump_clock):
+    count = 30
+    async with open_world(ScriptedModel([say(str(n)) for n in range(count)])) as world:
+        session = await world.create(title="t")
+        for n in range(count):
+            async with session.run("go") as events:
+                async for event in events:
+                    if isinstance(event, RunEnded):
+                        assert event.reason == "normal"
+                        break
+            assert (await session.view()).messages[-1].content == str(n)
+        ended = [x.event.reason for x in await world.events(session) if isinstance(x.event, RunEnded)]
+    assert ended == ["normal"] * count
+
+
+async def test_a_run_waits_for_the_last_ones_tools_to_close(autojump_clock):
+    from actors.agent.team import AgentSpec
+    from actors.agent.toolbox import ToolsetSpec
+
+    log: list[str] = []
+
+    class Slow:
+        name, instruction = "slow", ""
+
+        async def start(self):
+            log.append("start")
+
+        async def aclose(self):
+            await trio.sleep(1)
+            log.append("close")
+
+        def tools(self):
+            return ()
+
+    agents = [AgentSpec(name="root", models=("test/m",), toolsets=(ToolsetSpec("slow", Slow),))]
+    async with open_world(ScriptedModel([say("a"), say("b")]), agents=agents) as world:
+        session = await world.create(title="t")
+        await session.ask("x")
+        await session.ask("y")
+    assert log == ["start", "close", "start", "close"]
