@@ -96,19 +96,22 @@ class Bench:
 async def closed_loop(
     workers: int, jobs: Sequence[str], run: Callable[[str], Awaitable[Turn]], limit: float
 ) -> tuple[list[Turn], float]:
-    """Let ``workers`` tasks take jobs one after the other; return the turns and the seconds they took."""
-    turns: list[Turn] = []
-    pending = iter(jobs)
+    """Let ``workers`` tasks do the jobs, each its own share in order; return the turns and the seconds they took.
 
-    async def worker() -> None:
-        for job in pending:
+    Equal jobs must lie ``workers`` apart (or a multiple of it): a session's turns are then one worker's, and no two
+    of them overlap.
+    """
+    turns: list[Turn] = []
+
+    async def worker(number: int) -> None:
+        for job in jobs[number::workers]:
             turns.append(await run(job))
 
     began = time.perf_counter()
     with trio.move_on_after(limit):
         async with trio.open_nursery() as nursery:
-            for _ in range(workers):
-                nursery.start_soon(worker)
+            for number in range(workers):
+                nursery.start_soon(worker, number)
     return turns, time.perf_counter() - began
 
 
@@ -130,8 +133,8 @@ def summary(turns: list[Turn], seconds: float, planned: int) -> dict[str, Any]:
 
 async def load(bench: Bench, workers: int, count: int, *, title: str = "bench") -> dict[str, Any]:
     """Measure ``count`` turns of instant answers, ``workers`` at a time."""
-    sessions = await bench.create(max(workers, count // TURNS_PER_SESSION), title=title)
-    # Round robin: a session's next turn comes after every other session had one, so no two overlap.
+    wanted = max(workers, count // TURNS_PER_SESSION)
+    sessions = await bench.create(wanted - wanted % workers, title=title)
     jobs = [sessions[n % len(sessions)] for n in range(count)]
     before, stub_before = bench.server.cpu(), bench.stub.cpu()
     turns, seconds = await closed_loop(workers, jobs, partial(bench.turn, agent="instant"), bench.plan.limit)
