@@ -85,7 +85,8 @@ class Tails:
 
     def __init__(self) -> None:
         self._rings: dict[str, Ring] = {}
-        self._unpublished: dict[str, Ring] = {}
+        self._watched: dict[str, Ring] = {}
+        self._unchecked: set[str] = set()
         self._work = trio.Event()
 
     def open(self, stream: str) -> Tail:
@@ -101,12 +102,14 @@ class Tails:
 
     def settle(self, ring: Ring) -> None:
         """Take note that the ring's publishers or followers changed; drop it when it has neither."""
+        stream = ring.stream
         if not ring.publishers and not ring.followers:
-            self._rings.pop(ring.stream, None)
-        if ring.publishers or not ring.followers:
-            self._unpublished.pop(ring.stream, None)
-        else:
-            self._unpublished[ring.stream] = ring
+            self._rings.pop(stream, None)
+            self._watched.pop(stream, None)
+            self._unchecked.discard(stream)
+        elif not ring.publishers and stream not in self._watched:
+            self._watched[stream] = ring
+            self._unchecked.add(stream)
             self._work.set()
 
     def __len__(self) -> int:
@@ -123,19 +126,24 @@ class Tails:
         """
         seen: dict[int, object] = {}
         while True:
-            if not self._unpublished:
+            if not self._watched:
                 self._work = trio.Event()
                 await self._work.wait()
             await trio.sleep(every)
+            rings, unchecked = dict(self._watched), set(self._unchecked)
             try:
-                heads = await log.query(partial(_changed_heads, seen, list(self._unpublished)))
+                heads = await log.query(partial(_changed_heads, seen, list(rings), unchecked))
             except ActorsError as error:
                 _log.warning("cannot look for other writers", extra={"reason": error.message})
                 continue
-            for name, head in heads.items():
-                ring = self._unpublished.get(name)
-                if ring is not None:
-                    _learn(ring, head)
+            self._unchecked -= unchecked
+            for stream, ring in rings.items():
+                if stream in heads:
+                    _learn(ring, heads[stream])
+                if ring.publishers and self._watched.get(stream) is ring:
+                    del self._watched[
+                        stream
+                    ]  # its publisher came after the last look, so not before this one
 
 
 @asynccontextmanager
@@ -152,20 +160,21 @@ async def open_tails(log: EventLog, every: float = 1.0) -> AsyncGenerator[Tails]
         nursery.cancel_scope.cancel()
 
 
-def _changed_heads(seen: dict[int, object], names: Sequence[str], db: apsw.Connection) -> dict[str, Head]:
-    # data_version moves when anybody else commits, seen from this connection; the log has a few connections.
-    version = db.pragma("data_version")
-    if seen.get(id(db)) == version:
-        return {}
+def _changed_heads(
+    seen: dict[int, object], streams: Sequence[str], unchecked: set[str], db: apsw.Connection
+) -> dict[str, Head]:
+    # The first number moves when another connection commits, the second when this one does. A log has a few
+    # connections to read from; what each saw last is compared with what it sees now.
+    version = (db.pragma("data_version"), db.total_changes())
+    changed = seen.get(id(db)) != version
     seen[id(db)] = version
-    return {name: read_head(db, name) for name in names}
+    return {stream: read_head(db, stream) for stream in streams if changed or stream in unchecked}
 
 
 def _learn(ring: Ring, head: Head) -> None:
-    if not ring.publishers:
-        ring.learn_head(head.seq)
-        if head.purged:
-            ring.end()
+    ring.learn_head(head.seq)
+    if head.purged and not ring.publishers:
+        ring.end()
 
 
 class Gap(Struct, frozen=True):
@@ -266,9 +275,7 @@ async def open_follower(
     tails.settle(ring)
     try:
         head = await log.head(stream)
-        ring.learn_head(head.seq)
-        if head.purged:
-            ring.end()
+        _learn(ring, head)
         yield Follower(log, ring, ring.top if after is None else after, decode)
     finally:
         ring.followers -= 1
