@@ -140,6 +140,10 @@ class FallbackProvider:
         self._preferred_until = trio.current_time() + self._cooldown
 
 
+def _silent_end() -> ModelError:
+    return ModelError("the stream ended without an answer", kind="protocol", retryable=True)
+
+
 class _Call:
     """One call through the chain: iterates over the batches of its attempts."""
 
@@ -171,8 +175,7 @@ class _Call:
         except ModelError as error:
             return [await self._fail(error)]
         if batch is None:
-            error = ModelError("the stream ended without an answer", kind="protocol", retryable=True)
-            return [await self._fail(error)]
+            return [await self._fail(_silent_end())]
         self._begun = True
         if batch and isinstance(batch[-1], Completed):
             self._over = True

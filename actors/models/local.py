@@ -7,6 +7,7 @@ are left out, and tool traffic in the history is shown to it as text. One infere
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -36,7 +37,8 @@ _SILENT = -1
 class _Job:
     """One inference, shared by the stream that reads it and the thread that runs it."""
 
-    def __init__(self, request: dict[str, Any]) -> None:
+    def __init__(self, engine: Any, request: dict[str, Any]) -> None:
+        self.engine = engine
         self.request = request
         self.stopped = False
         self.send, self.receive = trio.open_memory_channel[dict[str, Any] | Exception](math.inf)
@@ -85,8 +87,7 @@ class LocalModel:
         Cancellation: generation stops at the next token; a prompt being read is read to its end first, and the next
         call waits for that.
         """
-        await self._load()
-        job = _Job(_engine_request(request))
+        job = _Job(await self._load(), _engine_request(request))
         # A system task and not a nursery: the stream may be left at any point, and the thread must not be waited
         # for then. It catches everything and ends by itself.
         trio.lowlevel.spawn_system_task(self._run, job, name="local model inference")
@@ -101,27 +102,25 @@ class LocalModel:
         async with self._one_at_a_time:
             self._engine = None
 
-    async def _load(self) -> None:
+    async def _load(self) -> Any:
         async with self._loading:
             if self._engine is None:
                 path = await ensure_weights(self._directory, self._progress)
                 self._engine = await trio.to_thread.run_sync(_open_engine, path)
+            return self._engine
 
     async def _run(self, job: _Job) -> None:
-        engine = self._engine
         outcome: Exception = trio.EndOfChannel()
         try:
-            await trio.to_thread.run_sync(
-                _infer, engine, job, limiter=self._one_at_a_time, abandon_on_cancel=True
-            )
+            await trio.to_thread.run_sync(_infer, job, limiter=self._one_at_a_time, abandon_on_cancel=True)
         except Exception as error:  # noqa: BLE001 an edge: whatever the engine raises belongs to the reader
             outcome = error
         job.put(outcome)
 
 
-def _infer(engine: Any, job: _Job) -> None:
+def _infer(job: _Job) -> None:
     if not job.stopped:
-        engine.handle_chat_completions(job.request, job.take)
+        job.engine.handle_chat_completions(job.request, job.take)
 
 
 def _open_engine(path: Path) -> Any:
@@ -135,6 +134,9 @@ def _open_engine(path: Path) -> Any:
     parameters.n_ctx = CONTEXT_LIMIT
     parameters.n_parallel = 1
     parameters.verbosity = _SILENT
+    # One core stays free for the event loop; threads that spin for a busy core are slower than fewer threads.
+    threads = max((os.cpu_count() or 1) - 1, 1)
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     engine: Any = xllamacpp.Server(parameters)
     return engine
 

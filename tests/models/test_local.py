@@ -78,11 +78,14 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 async def collect(model: LocalModel, *messages: Message, **fields: Any) -> list[ModelEvent]:
     events: list[ModelEvent] = []
-    async with model.open_stream(
-        ModelRequest(model="smollm2-135m", messages=messages or (USER,), **fields)
-    ) as stream:
-        async for batch in stream:
-            events.extend(batch)
+    asked = ModelRequest(model="smollm2-135m", messages=messages or (USER,), **fields)
+    try:
+        async with model.open_stream(asked) as stream:
+            async for batch in stream:
+                events.extend(batch)
+    finally:
+        with trio.move_on_after(20, shield=True):  # the engine's thread is waited for, so that none is left
+            await model.aclose()
     return events
 
 
