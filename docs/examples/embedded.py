@@ -21,7 +21,12 @@ async def current_time(zone_offset_hours: int = 0) -> str:
 
 
 async def main() -> None:
-    clock = Agent(name="clock", model="auto", instruction="Tell the time when asked.", tools=[current_time])
+    clock = Agent(
+        name="clock",
+        instruction="Tell the time when asked.",
+        tools=[current_time],
+        safety="autonomous",  # run tools unasked: nobody here could be asked
+    )
     async with open_runtime(agents=clock) as runtime:
         session = await runtime.create_session(title="Time")
         print(await session.ask("What time is it?"))

@@ -10,7 +10,7 @@ from actors.agent.messages import RunEnded, TextDelta, ToolStarted
 
 
 async def main() -> None:
-    writer = Agent(name="writer", model="auto", instruction="Write short stories.")
+    writer = Agent(name="writer", instruction="Write short stories.")
     async with open_runtime(agents=writer) as runtime:
         session = await runtime.create_session(title="A story")
         async with session.run("Tell me a story.") as events:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import msgspec
 
-ROOMS = ("actors", "gateway")
+ROOMS = ("actors", "gateway", "greenroom")
 """Their records are shown from the chosen level on; other libraries' only when they warn."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _encoder = msgspec.json.Encoder(enc_hook=str)

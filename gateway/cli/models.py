@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from actors.models.cassette import Cassette, Player, Recorder
-from actors.models.recording import cassette_path
 from actors.models.catalog import Models
+from actors.models.recording import cassette_path
 from actors.settings import Settings
 
 

@@ -76,8 +76,6 @@ async def talk(options: RunOptions, file: Path | None, message: str) -> int:
     )
     models = models_for(settings, fake=options.fake, record=options.record)
     async with open_runtime(settings, agents=file, models=models) as runtime:
-        if file is None:
-            runtime.agents.add_assistant()
         source = await runtime.agents.only("")
         session = await open_session(runtime, options, source)
         console = Console(stderr=options.as_json or not sys.stdout.isatty())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from gateway.routes import TABLE
 from gateway.serve import announce, serve, stop_on_signals
 from gateway.settings import Settings
 
-log = logging.getLogger("gateway.cli")
 OPEN_WARNING = """\
 WARNING: {address} can be reached from other machines, and no --auth-token is set.
 WARNING: whoever reaches it can run every tool of every agent served here.
@@ -76,8 +74,6 @@ def serve_api(
         async with stop_on_signals() as stop, open_runtime(settings, agents=agents, models=models) as runtime:
             if not await runtime.agents.listing():
                 await runtime.agents.only("")  # says why there is none
-            for name, problem in runtime.agents.problems().items():
-                log.warning("agent file not served: %s", problem, extra={"agent": name})
             await serve(Endpoint(TABLE, runtime, limits), [listen], stop, announce=say)
 
     enter(main)

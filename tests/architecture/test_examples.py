@@ -31,14 +31,15 @@ async def test_an_example_runs(path: Path, tmp_path: Path, nursery: trio.Nursery
         "GREENROOM_DATA_DIR": str(tmp_path),
         "PYTHONPATH": str(ROOT),
     }
-    run = await trio.run_process(
-        [sys.executable, "-W", "error", str(path)],
-        env=env,
-        cwd=tmp_path,
-        capture_stdout=True,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
+    with trio.fail_after(30):
+        run = await trio.run_process(
+            [sys.executable, "-W", "error", str(path)],
+            env=env,
+            cwd=tmp_path,
+            capture_stdout=True,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
     assert run.stdout.decode() == EXPECTED[path.name]
     if path.name == "embedded.py":
         assert any("current_time" in str(request.body.get("tools")) for request in stub.requests)

@@ -110,8 +110,9 @@ async def test_a_turn_with_a_real_tool_call_is_streamed(serve_model: ServeModel,
 
 async def test_with_a_token_nobody_else_gets_in(tmp_path: Path) -> None:
     async with serving(tmp_path, "--auth-token", "secret") as server:
-        with pytest.raises(urllib.error.HTTPError, match="401"):
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
             await server.post("/api/sessions", {})
+        refused.value.close()
         assert json.loads(await server.post("/api/sessions", {}, "secret"))["id"]
         assert await server.stop() == 0
 
@@ -177,5 +178,6 @@ def test_an_agent_file_that_cannot_be_used_is_one_line(
         == 1
     )
     error = capsys.readouterr().err
-    assert error.startswith("greenroom: ")
+    assert error.splitlines()[-1].startswith("greenroom: there is no usable agent: ")
     assert "agent.yaml" in error
+    assert "Traceback" not in error
