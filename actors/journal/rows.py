@@ -121,7 +121,8 @@ def read_snapshot(db: apsw.Connection, stream: str) -> tuple[int, bytes] | None:
 
 
 def write_snapshot(db: apsw.Connection, stream: str, seq: int, data: bytes) -> None:
-    """Replace the stream's snapshot; nothing happens for a stream without records or one that was purged."""
+    """Replace the stream's snapshot; nothing happens for a stream that was purged."""
+    db.execute("INSERT OR IGNORE INTO streams (name) VALUES (?)", (stream,))
     db.execute(
         "INSERT INTO snapshots (stream, seq, data) SELECT id, ?, ? FROM streams WHERE name = ? AND NOT purged"
         " ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, data = excluded.data",
