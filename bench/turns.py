@@ -27,6 +27,8 @@ CHUNKS = 20
 TURNS_PER_SESSION = 5
 """A session is replaced after this many turns, so that growing prompts do not decide the figures."""
 SLOW_DELAY = 0.1
+SPREAD = 12.0
+"""Seconds over which the same streams begin in the second, calmer measurement."""
 SLOW_IDEAL = (CHUNKS - 1) * SLOW_DELAY
 MESSAGE = {"messages": [{"role": "user", "content": "hi"}]}
 AGENT = """\
@@ -152,12 +154,23 @@ async def baseline(bench: Bench, workers: int, count: int) -> dict[str, Any]:
     return summary(turns, seconds, count)
 
 
-async def slow_streams(bench: Bench) -> dict[str, Any]:
-    """Measure many answers that arrive token by token, all at once."""
+async def slow_streams(bench: Bench, spread_over: float) -> dict[str, Any]:
+    """Measure many answers that arrive token by token, begun evenly over some seconds whatever the server does."""
     count = bench.plan.slow
     sessions = await bench.create(count)
     before = bench.server.cpu()
-    turns, seconds = await closed_loop(count, sessions, partial(bench.turn, agent="slow"), bench.plan.limit)
+    turns: list[Turn] = []
+
+    async def one(session: str, after: float) -> None:
+        await trio.sleep(after)
+        turns.append(await bench.turn(session, "slow"))
+
+    began = time.perf_counter()
+    with trio.move_on_after(bench.plan.limit):
+        async with trio.open_nursery() as nursery:
+            for n, session in enumerate(sessions):
+                nursery.start_soon(one, session, spread_over * n / count)
+    seconds = time.perf_counter() - began
     result = summary(turns, seconds, count)
     result["ideal_ms"] = SLOW_IDEAL * 1000
     result["overhead_ms"] = spread([turn.total - SLOW_IDEAL for turn in turns if turn.ok], 1000)
@@ -237,7 +250,8 @@ async def measure(plan: Plan) -> tuple[dict[str, Any], list[Goal]]:
         note("with generated titles")
         results[f"sessions_{workers}_titles"] = await load(bench, workers, count // 3, title="")
         note("slow streams")
-        results["slow_streams"] = await slow_streams(bench)
+        results["slow_streams"] = await slow_streams(bench, 0)
+        results["slow_streams_spread"] = await slow_streams(bench, SPREAD)
         results["after_mb"] = round(bench.server.memory() / 1e6, 1)
     return results, goals(results, plan)
 
