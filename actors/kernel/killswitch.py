@@ -29,9 +29,9 @@ class KillSwitch:
         self._parent = parent
         self._reason: str | None = None
         self._targets: set[Cancellable] = set()
-        self._children: WeakSet[KillSwitch] = WeakSet()
+        self._children: WeakSet[KillSwitch] | None = None
         if parent is not None:
-            parent._children.add(self)  # noqa: SLF001 - another switch
+            parent._adopt(self)  # noqa: SLF001 - another switch
 
     @property
     def reason(self) -> str | None:
@@ -78,5 +78,10 @@ class KillSwitch:
         targets = tuple(self._targets)
         for target in targets:
             target.cancel(reason)
-        children = tuple(self._children)
+        children = tuple(self._children or ())
         return len(targets) + sum(child._cancel_all(reason) for child in children)  # noqa: SLF001 - other switches
+
+    def _adopt(self, child: KillSwitch) -> None:
+        if self._children is None:
+            self._children = WeakSet()
+        self._children.add(child)
