@@ -14,7 +14,7 @@ from actors.agent.context import RunContext, complete
 from actors.agent.prompt import estimate_tokens, excerpt, message_tokens, text_size
 from actors.agent.team import BoundModel
 from actors.agent.transcript import SUMMARY_PREFIX, Entry, Transcript
-from actors.errors import Invalid
+from actors.errors import ActorsError
 from actors.models.provider import Completed, Message, ModelError, ModelRequest
 from actors.tools.tool import Definition
 
@@ -133,7 +133,7 @@ async def compact(ctx: RunContext, model: BoundModel, *, trigger: str) -> bool:
         summariser = ctx.model(ctx.spec.compaction.model) if ctx.spec.compaction.model else model
         completed = await complete(summariser, _request(ctx, summariser, planned, window))
         summary = early.summary or _checked(completed, planned)
-    except (ModelError, Invalid) as error:
+    except ActorsError as error:
         await host.commit(ev.CompactionEnded(agent=agent, outcome="failed", error=error.message))
         ctx.warn(f"The conversation could not be summarised: {error.message}")
         return False

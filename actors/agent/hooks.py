@@ -245,12 +245,13 @@ async def run_command(
                 assert stream is not None
                 nursery.start_soon(_collect, stream, name, output)
             await process.wait()
+            # What the hook left running in the background would hold the pipes open for ever.
+            _kill_group(process.pid)
     finally:
         _kill_group(process.pid)
         # The group was just killed, so this wait is for the kernel only; it must not leave a zombie.
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
             await process.wait()
-            await process.aclose()
     if any(len(text) > OUTPUT_LIMIT for text in output.values()):
         raise HookError(f"more than {OUTPUT_LIMIT} bytes of output")
     assert process.returncode is not None
@@ -269,10 +270,11 @@ async def _feed(process: trio.Process, data: bytes) -> None:
 async def _collect(stream: trio.abc.ReceiveStream, name: str, output: dict[str, bytes]) -> None:
     chunks: list[bytes] = []
     size = 0
-    async for chunk in stream:
-        if size <= OUTPUT_LIMIT:
-            chunks.append(bytes(chunk))
-        size += len(chunk)
+    async with stream:
+        async for chunk in stream:
+            if size <= OUTPUT_LIMIT:
+                chunks.append(bytes(chunk))
+            size += len(chunk)
     output[name] = b"".join(chunks)
 
 

@@ -27,7 +27,7 @@ from actors.agent.prompt import build_request, system_prompt, trimmed, with_desc
 from actors.agent.step import Answer, call_model, failed_event
 from actors.agent.team import BoundModel, Team
 from actors.agent.world import gather_world
-from actors.errors import Invalid
+from actors.errors import ActorsError
 from actors.kernel.gate import Gate
 from actors.tools.tool import Definition, Tool
 
@@ -195,7 +195,7 @@ class Run:
         ctx, host = self._ctx, self._host
         try:
             model = ctx.model()
-        except Invalid as error:
+        except ActorsError as error:
             return await self._fail(error.message, "model_error", "error")
         await compaction.compact_if_needed(ctx, model, self._definitions())
         self._iterations += 1

@@ -10,8 +10,8 @@ from actors.agent.context import complete
 from actors.agent.prompt import excerpt
 from actors.agent.redact import redact
 from actors.agent.team import Team
-from actors.errors import Invalid
-from actors.models.provider import Message, ModelError, ModelRequest
+from actors.errors import ActorsError
+from actors.models.provider import Message, ModelRequest
 from actors.tools.text import clean_text
 
 DEADLINE = 30.0
@@ -53,7 +53,7 @@ async def generate_title(team: Team, agent: str, override: str, messages: Sequen
                 ),
             )
             completed = await complete(model, request)
-        except (ModelError, Invalid):
+        except ActorsError:
             return ""
         return first_line(completed.message.content)
     return ""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import trio
 
-from actors.tools.tool import Definition, Tool, ToolError, Toolset
+from actors.errors import ActorsError
+from actors.tools.tool import Tool, Toolset
 
 logger = logging.getLogger("greenroom.agent")
 
@@ -99,12 +100,7 @@ async def _start(slot: _Slot, warnings: list[str]) -> None:
         if slot.toolset is None:
             slot.toolset = slot.spec.build()
         await slot.toolset.start()
-    except ToolError as error:
+    except ActorsError as error:
         warnings.append(f"{slot.spec.name}: {error.message}")
         return
     slot.started = True
-
-
-def definitions(tools: Mapping[str, Tool]) -> dict[str, Definition]:
-    """Return the definitions of ``tools`` by name."""
-    return {name: tool.definition for name, tool in tools.items()}

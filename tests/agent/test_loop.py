@@ -52,7 +52,9 @@ async def test_l1_each_call_sees_the_whole_conversation() -> None:
 
 async def test_l2_step_pairs_equal_model_calls() -> None:
     host = RecordingHost()
-    model = ScriptedModel([call("echo", {"text": "1"}), call("echo", {"text": "2"}), call("slow"), say("done")])
+    model = ScriptedModel(
+        [call("echo", {"text": "1"}), call("echo", {"text": "2"}), call("slow"), say("done")]
+    )
     with trio.fail_after(5):
         await run(host, team_of(model))
     assert len(host.all(ev.StepStarted)) == len(host.all(ev.StepEnded)) == len(model.requests) == 4
@@ -71,9 +73,13 @@ async def test_a_finish_label_of_stop_does_not_hide_calls() -> None:
     assert [returned.output for returned in host.all(ev.ToolReturned)] == ["x"]
 
 
-async def test_l10_results_are_in_request_order_whatever_finishes_first(autojump_clock: trio.abc.Clock) -> None:
+async def test_l10_results_are_in_request_order_whatever_finishes_first(
+    autojump_clock: trio.abc.Clock,
+) -> None:
     host = RecordingHost()
-    model = ScriptedModel([calls([("slow", {"seconds": 3}), ("slow", {"seconds": 2}), ("echo", {"text": "e"})]), "ok"])
+    model = ScriptedModel(
+        [calls([("slow", {"seconds": 3}), ("slow", {"seconds": 2}), ("echo", {"text": "e"})]), "ok"]
+    )
     await run(host, team_of(model))
     assert [returned.output for returned in host.all(ev.ToolReturned)] == ["e", "slept 2", "slept 3"]
     assert [message.content for message in host.all(ev.ToolMessageAdded)] == ["slept 3", "slept 2", "e"]
@@ -115,7 +121,9 @@ async def test_no_output_is_told_to_the_model_and_stays_empty_in_the_event() -> 
 async def test_arguments_that_are_no_json_are_an_error_result() -> None:
     host, model = RecordingHost(), ScriptedModel([call("echo", '{"text": '), "ok"])
     assert await run(host, team_of(model)) == "normal"
-    assert host.all(ev.ToolReturned)[0].output.startswith("Error calling tool: the arguments are not valid JSON")
+    assert host.all(ev.ToolReturned)[0].output.startswith(
+        "Error calling tool: the arguments are not valid JSON"
+    )
     assert not host.all(ev.ToolStarted)
 
 
