@@ -219,7 +219,7 @@ class Egress:
         except trio.TooSlowError as error:
             raise ToolError(f"{url}: no complete answer within {seconds:g} s") from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
-            raise ToolError(f"{url}: {error or type(error).__name__}") from error
+            raise ToolError(f"{url}: {str(error) or type(error).__name__}") from error
         except (httpcore2.UnsupportedProtocol, UnicodeError, ValueError, TypeError) as error:
             raise ToolError(f"{url}: the request cannot be made ({error})") from error
 

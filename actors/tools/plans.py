@@ -58,7 +58,7 @@ class Plans:
         self._directory = directory
         self._on_change = on_change
 
-    async def list(self) -> list[Plan]:
+    async def all(self) -> list[Plan]:
         """Return all plans by name."""
         return await trio.to_thread.run_sync(self._list)
 

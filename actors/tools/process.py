@@ -72,7 +72,7 @@ async def run_process(
 
     Cancellation: the process and everything it started are gone within about two seconds.
     """
-    mark = secrets.token_hex(12)
+    mark = f"{os.getpid()}-{secrets.token_hex(12)}"
     try:
         process = await trio.lowlevel.open_process(
             list(command),

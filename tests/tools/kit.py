@@ -12,7 +12,7 @@ import trio
 
 from actors.tools.execute import run_call
 from actors.tools.registry import Deps, build_toolset, read_options
-from actors.tools.tool import ToolContext, Toolset, ToolResult
+from actors.tools.tool import ToolContext, ToolResult, Toolset
 
 DATA = Path(__file__).parent.parent / "data"
 NO_DEPS = Deps()
@@ -31,7 +31,7 @@ def context_in(working_dir: Path, **changes: Any) -> ToolContext:
     return ToolContext(**(values | changes))
 
 
-def build(kind: str, deps: Deps = NO_DEPS, **options: Any) -> Toolset:
+def build(kind: str, deps: Deps = NO_DEPS, /, **options: Any) -> Toolset:
     """Build a toolset from options as the YAML file has them."""
     return build_toolset(read_options({"type": kind, **options}), deps)
 
@@ -65,7 +65,7 @@ class Network(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the interface's
         local_address: str | None = None,
         socket_options: Any = None,
     ) -> httpcore2.AsyncNetworkStream:
@@ -81,11 +81,11 @@ class _Connection(httpcore2.AsyncNetworkStream):
         self._pieces: list[bytes] | None = None
         self._iterator: Any = None
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the interface's
         await trio.lowlevel.checkpoint()
         self._sent += buffer
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - the interface's
         if self._iterator is None:
             head = self._sent.decode("latin-1")
             self._network.requests.append((self._host, head))
@@ -97,7 +97,7 @@ class _Connection(httpcore2.AsyncNetworkStream):
         await trio.lowlevel.checkpoint()
 
     async def start_tls(
-        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None  # noqa: ASYNC109
     ) -> httpcore2.AsyncNetworkStream:
         await trio.lowlevel.checkpoint()
         return self

@@ -67,7 +67,7 @@ async def test_public_addresses_pass(url: str) -> None:
     "location", ["http://10.0.0.1/", "//169.254.169.254/", "file:///etc/passwd", "gopher://x/"]
 )
 async def test_each_redirect_is_checked(status: int, location: str) -> None:
-    network = Network(lambda *_: http(status, b"", f"Location: {location}"))
+    network = Network(lambda _host, _head: http(status, b"", f"Location: {location}"))
     with pytest.raises(Blocked):
         await reach(network).request("GET", "http://stub.test/", seconds=5)
     assert len(network.requests) == 1
@@ -138,7 +138,7 @@ def test_malformed_urls_are_refused(url: str) -> None:
 
 
 async def test_redirects_end_and_lose_secrets_on_another_host() -> None:
-    network = Network(lambda *_: http(302, b"", "Location: http://other.test/x"))
+    network = Network(lambda _host, _head: http(302, b"", "Location: http://other.test/x"))
     with pytest.raises(ToolError, match="more than 5 redirects"):
         await reach(network).request(
             "POST",
@@ -167,7 +167,7 @@ def compressed(data: Iterable[bytes]) -> Iterable[bytes]:
 
 async def test_small_body_with_huge_content_is_cut_off_with_flat_memory() -> None:
     block = b"\0" * 1_000_000
-    network = Network(lambda *_: compressed(block for _ in range(4000)))
+    network = Network(lambda _host, _head: compressed(block for _ in range(4000)))
     tracemalloc.start()
     try:
         with pytest.raises(ToolError, match="larger than 5000000 bytes"):
@@ -177,13 +177,13 @@ async def test_small_body_with_huge_content_is_cut_off_with_flat_memory() -> Non
         tracemalloc.stop()
 
 
-def endless(*_: str) -> Iterable[bytes]:
+def endless(_host: str, _head: str) -> Iterable[bytes]:
     yield b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     while True:
         yield b"10\r\n" + b"x" * 16 + b"\r\n"
 
 
-def endless_headers(*_: str) -> Iterable[bytes]:
+def endless_headers(_host: str, _head: str) -> Iterable[bytes]:
     yield b"HTTP/1.1 200 OK\r\n"
     while True:
         yield b"X-A: " + b"b" * 1000 + b"\r\n"
@@ -213,7 +213,7 @@ async def test_slow_drip_ends_at_the_deadline(autojump_clock: trio.testing.MockC
     ],
 )
 async def test_compressed_answers_are_read(encoding: str, body: bytes) -> None:
-    network = Network(lambda *_: http(200, body, f"Content-Encoding: {encoding}"))
+    network = Network(lambda _host, _head: http(200, body, f"Content-Encoding: {encoding}"))
     assert (await reach(network).request("GET", "http://stub.test/", seconds=5)).body == b"hello"
 
 
@@ -229,20 +229,20 @@ async def test_compressed_answers_are_read(encoding: str, body: bytes) -> None:
 )
 async def test_broken_answers_are_tool_errors(answer: list[bytes]) -> None:
     with pytest.raises(ToolError):
-        await reach(Network(lambda *_: answer)).request("GET", "http://stub.test/", seconds=5)
+        await reach(Network(lambda _host, _head: answer)).request("GET", "http://stub.test/", seconds=5)
 
 
 @pytest.mark.parametrize(
     "answer", [http(204), http(205), http(200), [b"HTTP/1.1 304 X\r\n\r\n"], http(201, b"", "Location: /x")]
 )
 async def test_answers_without_body_are_answers(answer: list[bytes]) -> None:
-    network = Network(lambda *_: answer)
+    network = Network(lambda _host, _head: answer)
     assert (await reach(network).request("GET", "http://stub.test/", seconds=5)).body == b""
     assert len(network.requests) == 1
 
 
 async def test_request_line_keeps_the_query_and_escapes_what_it_must() -> None:
-    network = Network(lambda *_: http())
+    network = Network(lambda _host, _head: http())
     await reach(network).request("GET", "http://stub.test:8080/a b/ü?key=1&q=x%20y&z={}#frag", seconds=5)
     head = network.requests[0][1]
     assert head.startswith("GET /a%20b/%C3%BC?key=1&q=x%20y&z=%7B%7D HTTP/1.1\r\n")
@@ -293,7 +293,8 @@ async def test_every_resolved_address_is_tried(monkeypatch: pytest.MonkeyPatch) 
 PAGE = b"""<html><head><title>T</title><style>x{}</style></head><body><h1>Head &amp; more</h1><script>bad()</script>
 <p>Some <b>bold</b> and <a href="/rel">a link</a>.<br>Next</p><ul><li>one</li><li>two<ol><li>in</li></ol></li></ul>
 <pre>  code
-    x</pre><table><tr><th>a</th><td>b</td></tr></table><img alt="pic" src="p.png"><a href="javascript:x()">js</a></body></html>"""
+    x</pre><table><tr><th>a</th><td>b</td></tr></table><img alt="pic" src="p.png"><a href="javascript:x()">js</a>
+</body></html>"""
 
 
 def test_pages_become_markdown_and_text() -> None:
@@ -332,7 +333,7 @@ async def fetch(
 
 
 async def test_fetch_formats_pages(tmp_path: Path) -> None:
-    network = Network(lambda *_: http(200, PAGE, "Content-Type: text/html; charset=utf-8"))
+    network = Network(lambda _host, _head: http(200, PAGE, "Content-Type: text/html; charset=utf-8"))
     urls = ["http://stub.test/"]
     assert "# Head & more" in (await fetch(network, tmp_path, urls=urls)).output
     assert "# Head" not in (await fetch(network, tmp_path, urls=urls, format="text")).output
@@ -360,19 +361,21 @@ async def test_fetch_of_several_urls_reports_each(tmp_path: Path) -> None:
 
 async def test_fetch_decodes_and_refuses_binary(tmp_path: Path) -> None:
     network = Network(
-        lambda *_: http(200, "café".encode("latin-1"), "Content-Type: text/plain; charset=latin-1")
+        lambda _host, _head: http(200, "café".encode("latin-1"), "Content-Type: text/plain; charset=latin-1")
     )
     assert (await fetch(network, tmp_path, urls=["http://stub.test/"])).output == "café"
-    network = Network(lambda *_: http(200, b"\xff\xfe", "Content-Type: text/plain; charset=nonsense"))
+    network = Network(
+        lambda _host, _head: http(200, b"\xff\xfe", "Content-Type: text/plain; charset=nonsense")
+    )
     assert (await fetch(network, tmp_path, urls=["http://stub.test/"])).output == "\ufffd\ufffd"
-    network = Network(lambda *_: http(200, b"PK\0\0", "Content-Type: application/zip"))
+    network = Network(lambda _host, _head: http(200, b"PK\0\0", "Content-Type: application/zip"))
     assert (
         "not text but application/zip" in (await fetch(network, tmp_path, urls=["http://stub.test/"])).output
     )
 
 
 async def test_fetch_obeys_its_domains_and_sends_its_headers(tmp_path: Path) -> None:
-    network = Network(lambda *_: http(200, b"x"))
+    network = Network(lambda _host, _head: http(200, b"x"))
     options: dict[str, object] = {"allowed_domains": ["stub.test"], "headers": {"X-Token": "${env.HOME}"}}
     assert (await fetch(network, tmp_path, options, urls=["http://other.test/"])).is_error
     await fetch(network, tmp_path, options, urls=["http://stub.test/"])
@@ -388,7 +391,7 @@ async def test_fetch_obeys_its_domains_and_sends_its_headers(tmp_path: Path) -> 
      ("ifttt", '{"value1":"hi","value2":"two"}'), ("", '{"message":"hi","value2":"two"}')],
 )  # fmt: skip
 async def test_webhook_sends_the_services_shape(tmp_path: Path, provider: str, body: str) -> None:
-    network = Network(lambda *_: http(204))
+    network = Network(lambda _host, _head: http(204))
     config = WebhookConfig(url="http://stub.test/hook", provider=provider, chat_id="7")
     toolset = Webhook(WebhookOptions(type="webhook", webhook_config=config))
     toolset._egress = reach(network)  # pyright: ignore[reportPrivateUsage]
@@ -405,7 +408,7 @@ async def test_webhook_reports_refusals_and_is_guarded(tmp_path: Path) -> None:
         in (await call(toolset, "send_webhook", context_in(tmp_path), message="x")).output
     )
     toolset = Webhook(WebhookOptions(type="webhook", webhook_config=WebhookConfig(url="http://stub.test/")))
-    toolset._egress = reach(Network(lambda *_: http(500, b"broken")))  # pyright: ignore[reportPrivateUsage]
+    toolset._egress = reach(Network(lambda _host, _head: http(500, b"broken")))  # pyright: ignore[reportPrivateUsage]
     assert (
         "status 500: broken"
         in (await call(toolset, "send_webhook", context_in(tmp_path), message="x")).output

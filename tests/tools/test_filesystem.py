@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import stat
 import threading
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.tools.tool import ToolContext, ToolError, Toolset, ToolResult
+from actors.tools.tool import ToolContext, ToolError, ToolResult, Toolset
 from actors.tools.workspace import Place, Workspace, read_bytes, write_bytes
 from tests.tools.kit import build, call, context_in, sample
 
@@ -373,7 +372,7 @@ async def test_listing_and_tree(workspace: Path) -> None:
         path.write_text("needle")
     (workspace / ".gitignore").write_text("*.log\n!keep.log\n/build/\n[bad\n")
     (workspace / "sub" / ".gitignore").write_text("*.tmp\n")
-    os.makedirs(os.fsencode(workspace) + b"/\xff\xfe")
+    (workspace / os.fsdecode(b"\xff\xfe")).mkdir()
     files = Files(workspace)
     assert (
         await files("list_directory", path=".")
@@ -448,15 +447,13 @@ async def test_post_edit_commands_run_for_matching_files(workspace: Path) -> Non
 
 
 def test_descriptors_are_closed_on_every_path(workspace: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert soft > 0
     space = Workspace(workspace)
-    count = len(os.listdir("/proc/self/fd"))
+    count = len(list(Path("/proc/self/fd").iterdir()))
     for name in ("none", "none/x", "."):
+        place = space.place(name)
         with pytest.raises(ToolError):
-            place = space.place(name)
             read_bytes(place, name, 10)
     write_bytes(Place(space.roots[0], ("f",)), "f", b"x" * 11)
     with pytest.raises(ToolError):
         read_bytes(space.place("f"), "f", 10)
-    assert len(os.listdir("/proc/self/fd")) == count
+    assert len(list(Path("/proc/self/fd").iterdir())) == count

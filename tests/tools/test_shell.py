@@ -15,12 +15,12 @@ from tests.tools.kit import build, call, context_in
 
 
 def marked_processes() -> list[int]:
-    """Return the processes that a tool of this process started, by the mark in their environment."""
+    """Return what is left of the processes that tools of this process started, by the mark in their environment."""
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if (MARK + "=").encode() in (entry / "environ").read_bytes():
+                if f"{MARK}={os.getpid()}-".encode() in (entry / "environ").read_bytes():
                     found.append(int(entry.name))
             except OSError:
                 continue

@@ -75,7 +75,7 @@ class SharedPlans(Builtin):
 
     async def list_plans(self) -> ToolResult:
         """List the plans, without their content."""
-        plans = [_without_content(plan) for plan in await self._plans.list()]
+        plans = [_without_content(plan) for plan in await self._plans.all()]
         return ToolResult(msgspec.json.encode(plans).decode(), structured=plans)
 
     async def delete_plan(self, name: str, last_known_revision: int | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Protocol, cast
 
-import re2  # pyright: ignore[reportMissingTypeStubs]
+import re2  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
 from actors.tools.textfile import decode
 from actors.tools.tool import ToolError
