@@ -191,31 +191,35 @@ def main() -> int:
     seconds, rounds = (0.2, 1) if options.quick else (2.0, 3)
 
     groups: list[dict[str, Any]] = []
+    tasks: list[dict[str, Any]] = []
     singles: list[float] = []
     with tempfile.TemporaryDirectory(dir=options.directory) as name:
         for number in range(rounds):
             directory = Path(name, str(number))
             directory.mkdir()
             singles.append(one_by_one(directory, seconds))
+            tasks.append(trio.run(one_by_one_from_tasks, directory, APPENDERS, seconds))
             groups.append(trio.run(grouped, directory, APPENDERS, seconds))
+        fan = trio.run(fan_out, FOLLOWERS, 20 if options.quick else 200)
         results = {
             f"grouped_{APPENDERS}": groups,
             "one_commit_per_event": [round(rate) for rate in singles],
-            f"one_commit_per_event_{APPENDERS}_tasks": trio.run(
-                one_by_one_from_tasks, Path(name), APPENDERS, seconds
-            ),
+            f"one_commit_per_event_{APPENDERS}_tasks": tasks,
             "grouped_1": trio.run(grouped, Path(name), 1, seconds),
             "grouped_512": trio.run(grouped, Path(name), 512, seconds),
-            f"fan_out_{FOLLOWERS}": trio.run(fan_out, FOLLOWERS, 20 if options.quick else 200),
+            f"fan_out_{FOLLOWERS}": fan,
             "resume_10": trio.run(resume, Path(name), 200 if options.quick else 2_000, 10),
             "resume_1000": trio.run(resume, Path(name), 20 if options.quick else 200, 1_000),
         }
-    rate = statistics.median(group["events_per_second"] for group in groups)
-    tasks = results[f"one_commit_per_event_{APPENDERS}_tasks"]
+    # Round by round, since the disk is faster at one time than at another.
+    gain = statistics.median(
+        group["events_per_second"] / task["events_per_second"]
+        for group, task in zip(groups, tasks, strict=True)
+    )
     goals = [
-        Goal("group commit over one commit per event", rate / tasks["events_per_second"], 10, ">=", "times"),
+        Goal("group commit over one commit per event", gain, 10, ">=", "times"),
         Goal("append p99", statistics.median(group["latency_ms"]["p99"] for group in groups), 15, "<", "ms"),
-        Goal("encodes per event", results[f"fan_out_{FOLLOWERS}"]["encodes_per_event"], 1, "<=", ""),
+        Goal("encodes per event", fan["encodes_per_event"], 1, "<=", ""),
     ]
     return finish("journal", results, goals)
 

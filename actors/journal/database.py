@@ -7,7 +7,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -156,7 +156,7 @@ def _retry_busy(patience: Patience, step: Callable[[], None]) -> None:
 
 
 @contextmanager
-def transaction(db: apsw.Connection) -> Iterator[None]:
+def transaction(db: apsw.Connection) -> Generator[None]:
     """Hold the write lock from the start, since a later upgrade fails at once; roll back on an error."""
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -248,7 +248,7 @@ def explain(error: apsw.Error, path: str) -> ActorsError:
 
 
 @contextmanager
-def translated(path: str, failures: tuple[type[apsw.Error], ...] = DISK_FAILED) -> Iterator[None]:
+def translated(path: str, failures: tuple[type[apsw.Error], ...] = DISK_FAILED) -> Generator[None]:
     """Turn SQLite's disk failures inside the block into the product's errors; others are bugs and pass."""
     try:
         yield

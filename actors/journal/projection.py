@@ -37,9 +37,10 @@ def rebuild(db: apsw.Connection, projection: Projection) -> None:
 
 def replay(db: apsw.Connection, projection: Projection) -> None:
     """Apply every stored record, one stream after the other, oldest stream first."""
-    for (stream,) in db.execute("SELECT name FROM streams WHERE NOT purged ORDER BY id").fetchall():
+    rows = db.execute("SELECT name FROM streams WHERE NOT purged ORDER BY id").fetchall()
+    for stream in [str(name) for (name,) in rows]:
         after = 0
-        while page := read_records(db, str(stream), after, _PAGE):
+        while page := read_records(db, stream, after, _PAGE):
             projection.apply(db, page)
             after = page[-1].seq
 

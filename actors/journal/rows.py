@@ -46,30 +46,26 @@ def write(db: apsw.Connection, projections: Sequence[Projection], append: Append
     if command is not None and (first := read_command(db, command)) is not None:
         msg = f"command {command.key!r} was used before in {command.scope!r}"
         raise DuplicateCommand(msg, first)
-    stream = append.stream
-    row = db.execute("SELECT id, seq, reserved, purged FROM streams WHERE name = ?", (stream,)).fetchone()
-    number, seq, reserved, purged = row or (0, 0, 0, 0)
-    if purged:
-        msg = f"{stream} was deleted"
-        raise SequenceConflict(msg, expected=append.expected, actual=seq)
-    if seq != append.expected:
-        msg = f"{stream} is at {seq}, not at {append.expected}: somebody else wrote"
-        raise SequenceConflict(msg, expected=append.expected, actual=seq)
-
-    records = append.records
-    if not records and append.reserve is None and command is None:
-        return Head(seq, reserved)
+    stream, records = append.stream, append.records
+    seq = records[-1].seq if records else append.expected
+    reserve = None if append.reserve is None else max(append.reserve, seq)
+    if not records and reserve is None and command is None:
+        return _fence(db, append)
+    row = db.execute(
+        "UPDATE streams SET seq = ?, reserved = coalesce(?, reserved)"
+        " WHERE name = ? AND seq = ? AND NOT purged RETURNING id, reserved",
+        (seq, reserve, stream, append.expected),
+    ).fetchone()
     if row is None:
-        number = _create(db, stream)
+        _fence(db, append)  # passes only a stream that is written for the first time
+        number, reserved = _create(db, stream, seq, reserve or 0), reserve or 0
+    else:
+        number, reserved = row
     if records:
-        seq = records[-1].seq
         db.executemany(
             "INSERT INTO records (stream, seq, kind, at, data) VALUES (?, ?, ?, ?, ?)",
             [(number, record.seq, record.kind, record.at, record.data) for record in records],
         )
-    if append.reserve is not None:
-        reserved = max(append.reserve, seq)
-    db.execute("UPDATE streams SET seq = ?, reserved = ? WHERE id = ?", (seq, reserved, number))
     if command is not None:
         at = records[-1].at if records else time.time()
         db.execute(
@@ -83,8 +79,19 @@ def write(db: apsw.Connection, projections: Sequence[Projection], append: Append
     return Head(seq, reserved)
 
 
-def _create(db: apsw.Connection, stream: str) -> int:
-    db.execute("INSERT INTO streams (name) VALUES (?)", (stream,))
+def _fence(db: apsw.Connection, append: Append) -> Head:
+    head = read_head(db, append.stream)
+    if head.purged:
+        msg = f"{append.stream} was deleted"
+        raise SequenceConflict(msg, expected=append.expected, actual=head.seq)
+    if head.seq != append.expected:
+        msg = f"{append.stream} is at {head.seq}, not at {append.expected}: somebody else wrote"
+        raise SequenceConflict(msg, expected=append.expected, actual=head.seq)
+    return head
+
+
+def _create(db: apsw.Connection, stream: str, seq: int = 0, reserved: int = 0) -> int:
+    db.execute("INSERT INTO streams (name, seq, reserved) VALUES (?, ?, ?)", (stream, seq, reserved))
     return db.last_insert_rowid()
 
 

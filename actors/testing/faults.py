@@ -44,7 +44,9 @@ class FailingLog:
 
     def cue(self, fault: Fault, method: Method = "append", *, skip: int = 0, times: int = 1) -> None:
         """Let the fault happen to ``times`` calls of ``method``, after ``skip`` more that go well."""
-        self._cues.setdefault(method, []).extend([None] * skip + [fault] * times)
+        cues = self._cues.setdefault(method, [])
+        cues.extend(None for _ in range(skip))
+        cues.extend(fault for _ in range(times))
 
     def release(self) -> None:
         """Let the stalled calls go on."""

@@ -1,7 +1,6 @@
 """Opening and migrating: once each, together with others, and never over what is not ours."""
 
 # Nothing else runs in these tests' loops:
-# ruff: noqa: ASYNC240
 
 from __future__ import annotations
 

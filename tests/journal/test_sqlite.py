@@ -1,13 +1,12 @@
 """The log on a file: grouping, cancelling, closing, and what happens when the disk or the thread is gone."""
 
 # Nothing else runs in these tests' loops:
-# ruff: noqa: ASYNC240
 
 from __future__ import annotations
 
 import resource
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -28,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[apsw.Connection]:
+def locked(path: Path) -> Generator[apsw.Connection]:
     """Hold the database's write lock, as another process would."""
     with closing(connect(str(path))) as db:
         db.execute("BEGIN IMMEDIATE")
@@ -167,7 +166,7 @@ async def test_a_writer_that_died_hangs_nobody(path: Path, monkeypatch: pytest.M
 
 
 @contextmanager
-def largest_file(size: int) -> Iterator[None]:
+def largest_file(size: int) -> Generator[None]:
     """Let no file of this process grow beyond ``size`` bytes: a disk that is full."""
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, usual[1]))
@@ -219,11 +218,15 @@ async def test_a_file_that_was_moved_away_is_noticed_and_not_written(
 
 async def test_a_cancelled_query_stops_at_once_and_frees_its_connection(path: Path) -> None:
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+
+    def count(db: apsw.Connection) -> object:
+        return db.execute(endless).get
+
     async with open_sqlite(path) as log:
         await append(log, "s")
         for _ in range(6):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(log.query, lambda db: db.execute(endless).get)
+                nursery.start_soon(log.query, count)
                 await trio.testing.wait_all_tasks_blocked()
                 nursery.cancel_scope.cancel()
         assert await log.query(lambda db: db.execute("SELECT count(*) FROM records").get) == 1

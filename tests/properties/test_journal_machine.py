@@ -170,6 +170,7 @@ class Writer:
 
     def __init__(self, log: EventLog, tails: Tails | None) -> None:
         self.log = log
+        self.stored = self.last = self.reserved = 0
         self.tail: Tail | None = None if tails is None else tails.open("s")
         self.unstored = 0
         self.shown: list[int] = []

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from actors.journal import open_sqlite
+from actors.journal.database import WAL_KEEP_BYTES
 from actors.journal.log import Append
-from actors.journal.writer import WAL_KEEP_BYTES
 from actors.testing.contracts import numbered
 
 WORKER = Path(__file__).with_name("journal_worker.py")

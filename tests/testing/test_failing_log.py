@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ async def open_failing() -> AsyncGenerator[FailingLog]:
 
 
 class TestWithoutCues(EventLogContract):
-    def open(self, directory: Path):
+    def open(self, directory: Path) -> AbstractAsyncContextManager[FailingLog]:
         return open_failing()
 
 
