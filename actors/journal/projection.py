@@ -37,8 +37,10 @@ def rebuild(db: apsw.Connection, projection: Projection) -> None:
 
 def replay(db: apsw.Connection, projection: Projection) -> None:
     """Apply every stored record, one stream after the other, oldest stream first."""
-    rows = db.execute("SELECT name FROM streams WHERE NOT purged ORDER BY id").fetchall()
-    for stream in [str(name) for (name,) in rows]:
+    last = 0
+    following = "SELECT id, name FROM streams WHERE id > ? AND NOT purged ORDER BY id LIMIT 1"
+    while (row := db.execute(following, (last,)).fetchone()) is not None:
+        last, stream = row
         after = 0
         while page := read_records(db, stream, after, _PAGE):
             projection.apply(db, page)

@@ -170,7 +170,9 @@ class Writer:
 
     def __init__(self, log: EventLog, tails: Tails | None) -> None:
         self.log = log
-        self.stored = self.last = self.reserved = 0
+        self.stored: int = 0
+        self.last: int = 0
+        self.reserved: int = 0
         self.tail: Tail | None = None if tails is None else tails.open("s")
         self.unstored = 0
         self.shown: list[int] = []
