@@ -37,10 +37,11 @@ def lines(path: Path) -> int:
 
 def code_lines(path: Path) -> int:
     """Count the lines with code on them: no blank lines, comments or docstrings."""
-    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     prose: set[int] = set()
     for node in ast.walk(tree(path)):
-        if isinstance(node, documented) and ast.get_docstring(node) is not None:
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if ast.get_docstring(node) is not None:
             prose.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     text = path.read_text(encoding="utf-8").splitlines()
     code = (line for number, line in enumerate(text, 1) if number not in prose)

@@ -114,7 +114,7 @@ def test_an_interrupt_wrapped_by_nurseries_is_an_interrupt() -> None:
 
 
 def test_a_bug_is_not_dressed_up_as_the_users_mistake() -> None:
-    with pytest.raises(ExceptionGroup):
+    with pytest.RaisesGroup(ZeroDivisionError, flatten_subgroups=True):
         enter(lambda: fails_inside_a_nursery(ZeroDivisionError()))
 
 
