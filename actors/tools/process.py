@@ -21,12 +21,16 @@ from msgspec import Struct
 from actors.tools.tool import ToolError
 
 MARK = "GREENROOM_PROCESS"
-_TERM_SECONDS = 1.0
+_TERM_SECONDS = 0.8
 _ORPHAN_SECONDS = 0.3
 _KILL_SECONDS = 1.0
 _DRAIN_SECONDS = 0.2
 _POLL_SECONDS = 0.02
+_LAST_SECONDS = 5.0
 _PROC = Path("/proc")
+_CAN_SCAN = hasattr(os, "pidfd_open") and _PROC.is_dir()
+_CLEAN_SCANS = 2
+"""A process shows no environment for a moment while it starts another program, so one look is not enough."""
 
 
 class Ended(Struct, frozen=True):
@@ -91,8 +95,9 @@ async def run_process(
             await _follow(process, on_output)
         timed_out = scope.cancelled_caught
     finally:
-        # Shielded, because a process may not outlive its call; bounded by the two kill deadlines.
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + _TERM_SECONDS + _KILL_SECONDS + 1):
+        # Shielded, because a process may not outlive its call. It takes one or two seconds at most, unless the
+        # machine is badly overloaded or a process cannot be killed.
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_SECONDS):
             await _end(process, mark)
     return Ended(-signal.SIGKILL if process.returncode is None else process.returncode, timed_out)
 
@@ -132,7 +137,7 @@ async def _end(process: trio.Process, mark: str) -> None:
         await process.wait()
     if process.stdout is not None:
         await process.stdout.aclose()
-    await trio.to_thread.run_sync(_kill_marked, mark.encode(), abandon_on_cancel=True)
+    await _end_marked(mark)
 
 
 def _signal_group(group: int, number: int) -> bool:
@@ -146,28 +151,37 @@ def _signal_group(group: int, number: int) -> bool:
     return True
 
 
-def _kill_marked(mark: bytes) -> None:
+async def _end_marked(mark: str) -> None:
     """Kill every process with the mark in its environment: those that made a session of their own."""
-    if not hasattr(os, "pidfd_open") or not _PROC.is_dir():
+    if not _CAN_SCAN:
         return
-    wanted = MARK.encode() + b"=" + mark
-    for _ in range(3):  # a process may fork while we look
-        found = False
-        for entry in _PROC.iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                descriptor = os.pidfd_open(int(entry.name))
-            except OSError:
-                continue
-            try:
-                # The descriptor pins the process, so its number cannot be someone else's by the time of the kill.
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                    found = True
-            except OSError:
-                continue
-            finally:
-                os.close(descriptor)
-        if not found:
+    clean = 0
+    while True:
+        found = await trio.to_thread.run_sync(_kill_marked, mark.encode(), abandon_on_cancel=True)
+        clean = 0 if found else clean + 1
+        if clean >= _CLEAN_SCANS:
             return
+        await trio.sleep(_POLL_SECONDS)
+
+
+def _kill_marked(mark: bytes) -> bool:
+    """Kill the processes that carry the mark now; tell whether there were any."""
+    wanted = MARK.encode() + b"=" + mark
+    found = False
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            descriptor = os.pidfd_open(int(entry.name))
+        except OSError:
+            continue
+        try:
+            # The descriptor pins the process, so its number cannot be someone else's by the time of the kill.
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                found = True
+        except OSError:
+            continue
+        finally:
+            os.close(descriptor)
+    return found
