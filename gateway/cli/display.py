@@ -182,11 +182,12 @@ class MarkdownDisplay:
                 console=self._console, refresh_per_second=_REFRESHES, transient=True, vertical_overflow="crop"
             )
             self._live.start()
-        if end := settled(self._text):
-            done, self._text = self._text[:end], self._text[end:]
-            if done.strip():
-                self._live.console.print(Markdown(done))
+        end = settled(self._text)
+        done, self._text = self._text[:end], self._text[end:]
+        # First what stays live, then what is printed above it: the other way round the block would flash up twice.
         self._live.update(Markdown(self._text))
+        if done.strip():
+            self._live.console.print(Markdown(done))
 
     def _note(self, text: str, style: str) -> None:
         self.flush()
