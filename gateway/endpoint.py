@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import trio
+from msgspec import structs
 
 from actors.kernel.errors import ActorStopped
 from gateway.auth import Authenticator, Guard, authenticator
@@ -64,6 +65,8 @@ class Endpoint:
         self.metrics = metrics or Metrics()
         self.closing = Closing()
         self._auth = auth or authenticator(self.settings.auth_token)
+        if (system := getattr(runtime, "system", None)) is not None:
+            self.metrics.observe("greenroom_actors", lambda: structs.asdict(system.statistics()))
         self._guard = Guard(self.settings.allowed_hosts, self.settings.allowed_origins)
 
     @property
@@ -88,6 +91,7 @@ class Endpoint:
         """
         began = trio.current_time()
         row: Route | None = None
+        request.server = self
         try:
             match = await self._admit(request, length)
             row = match.route

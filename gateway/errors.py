@@ -94,6 +94,11 @@ class ClientGone(Exception):  # noqa: N818 - nobody is left to be answered
     """The client closed the connection in mid-request; there is nothing to answer."""
 
 
+def status_of(kind: type[ActorsError]) -> int:
+    """Return the status of an expected failure's class."""
+    return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
+
+
 def expected(exc: Exception, prefix: str = "") -> Failure | None:
     """Return the failure for an exception that is an answer, ``None`` for one that is a bug.
 

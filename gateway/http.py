@@ -38,6 +38,7 @@ class Request:
         params: The row's ``params`` struct (path and query together), else ``None``.
         body: The row's ``body`` struct, decoded; else ``None``.
         principal: Who asks; set before the body is read.
+        server: The endpoint that serves the request, for rows about the server itself.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class Request:
         "principal",
         "query_string",
         "raw",
+        "server",
     )
 
     def __init__(
@@ -76,6 +78,7 @@ class Request:
         self.params: Any = None
         self.body: Any = None
         self.principal = ANONYMOUS
+        self.server: Any = None
         self._query: dict[str, list[str]] | None = None
 
     @property

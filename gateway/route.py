@@ -59,6 +59,7 @@ class Route(Struct, frozen=True, kw_only=True):
         status: Success code, for the document; a handler's ``Reply`` decides what is sent.
         errors: Expected failures beyond those every row can have, for the document.
         error_prefix: Put before the text of an expected failure, e.g. ``"failed to delete session: "``.
+        documented: Whether the row is in the OpenAPI document; aliases are not.
         socket: Set on a WebSocket row instead of ``handler``: checks, may raise, and returns what runs the
             socket after the upgrade.
     """
@@ -79,6 +80,7 @@ class Route(Struct, frozen=True, kw_only=True):
     errors: tuple[type[ActorsError], ...] = ()
     error_prefix: str = ""
     tag: str = ""
+    documented: bool = True
 
     @property
     def operation_id(self) -> str:

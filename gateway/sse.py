@@ -39,7 +39,7 @@ class Gap(Protocol):
     """Stands for events that are no longer there; what else it says is the wire's business."""
 
     @property
-    def oldest(self) -> int: ...
+    def resume(self) -> int: ...
 
 
 class Follower(Protocol):

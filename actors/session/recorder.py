@@ -203,7 +203,7 @@ class Recorder:
                 self._dirty(self)
                 break
             queue.popleft()
-            ready.append(Frame(item.seq, item.at, item.event))
+            ready.append(Frame(item.seq, item.at, item.event, _size(item.event)))
         if not ready:
             return
         tail = self._tail or self._tails.open(self.stream)
@@ -213,3 +213,11 @@ class Recorder:
             tail.end()
         if tail is not self._tail:
             tail.close()
+
+
+def _size(event: SessionEvent) -> int:
+    """Return about how many bytes an event holds on to, for the bound of what followers find in memory."""
+    text = 0
+    for name in ("text", "content", "output", "reasoning"):
+        text += len(getattr(event, name, ""))
+    return 512 + 2 * text

@@ -1,0 +1,1 @@
+SwaggerUIBundle({ url: "openapi.json", dom_id: "#ui", deepLinking: true, tryItOutEnabled: true });
