@@ -5,6 +5,7 @@ from actors.agents import Agent
 from actors.runtime import Runtime, open_runtime
 from actors.session.session import RunEvents, RunFailed, Session
 from actors.settings import Settings
+from actors.tools.function import tool
 from actors.tools.tool import ToolContext, ToolError, ToolResult
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "ToolResult",
     "errors",
     "open_runtime",
+    "tool",
 ]
