@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
+from actors.agent.background import BackgroundAgents
 from actors.agent.hooks import HookSpec
 from actors.agent.team import AgentSpec, BoundModel, BudgetSpec, Command, CompactionSettings, Team
 from actors.agent.toolbox import ToolsetSpec
@@ -29,6 +30,8 @@ from actors.tools.tool import Toolset
 JSON = Any
 BuildToolset = Callable[[Common], Toolset]
 AUTO = "auto"
+BACKGROUND = "background_agents"
+"""The one toolset type that the loop itself provides, because its tools act on runs."""
 DEFAULT_RETRIES = 2
 DEFAULT_COOLDOWN = 60.0
 
@@ -40,6 +43,7 @@ def build_team(
     env: Mapping[str, str],
     default_model: str = "",
     extra: Mapping[str, ToolsetSpec] | None = None,
+    background: BackgroundAgents | None = None,
 ) -> Team:
     """Return the agents of a configuration.
 
@@ -50,6 +54,7 @@ def build_team(
         env: For ``${env.NAME}`` in model settings.
         default_model: What ``auto`` means; empty: the models' own default.
         extra: One more toolset for each agent named.
+        background: Where agents with the ``background_agents`` toolset start others.
     """
     binder = ConfigBinder(config, models, env, default_model)
     budgets = [_budget(name, f"budgets.{name}", each) for name, each in config.budgets.items()]
@@ -57,7 +62,10 @@ def build_team(
         budgets.append(_budget("budget", "budget", config.budget))
     rules = config.permissions
     more = extra or {}
-    specs = [_agent(name, agent, build_toolset) for name, agent in config.agents.items()]
+    specs = [
+        _agent(name, agent, build_toolset, background=background is not None)
+        for name, agent in config.agents.items()
+    ]
     return Team(
         [
             replace(spec, toolsets=(*spec.toolsets, more[spec.name])) if spec.name in more else spec
@@ -67,6 +75,7 @@ def build_team(
         rules=None if rules is None else Rules(tuple(rules.allow), tuple(rules.ask), tuple(rules.deny)),
         budgets=budgets,
         safety=config.runtime.safety if config.runtime else "",
+        background=background,
     )
 
 
@@ -181,7 +190,7 @@ def _budget(name: str, path: str, budget: Any) -> BudgetSpec:
     )
 
 
-def _agent(name: str, agent: Agent, build_toolset: BuildToolset) -> AgentSpec:
+def _agent(name: str, agent: Agent, build_toolset: BuildToolset, *, background: bool) -> AgentSpec:
     fallback = agent.fallback
     return AgentSpec(
         name=name,
@@ -195,6 +204,7 @@ def _agent(name: str, agent: Agent, build_toolset: BuildToolset) -> AgentSpec:
         toolsets=tuple(
             ToolsetSpec(options.name or options.type, partial(build_toolset, options))
             for options in agent.toolsets
+            if options.type != BACKGROUND or not background
         ),
         sub_agents=tuple(agent.sub_agents),
         handoffs=tuple(agent.handoffs),
@@ -223,6 +233,7 @@ def _agent(name: str, agent: Agent, build_toolset: BuildToolset) -> AgentSpec:
         readonly=agent.readonly,
         safety=agent.safety,
         budgets=tuple(agent.budgets),
+        background_agents=any(options.type == BACKGROUND for options in agent.toolsets),
     )
 
 

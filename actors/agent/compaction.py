@@ -100,12 +100,7 @@ def expected_tokens(last: int, transcript: Transcript, definitions: Mapping[str,
     if last <= 0:
         tools = sum(text_size(d.name + d.description + str(d.parameters)) // 4 for d in definitions.values())
         return estimate_tokens(transcript.messages()) + tools
-    fresh = 0
-    for entry in reversed(transcript.entries):
-        if entry.message.role == "assistant":
-            break
-        fresh += message_tokens(entry.message)
-    return last + fresh
+    return last + sum(message_tokens(entry.message) for entry in transcript.entries[transcript.counted :])
 
 
 async def compact(ctx: RunContext, model: BoundModel, *, trigger: str) -> bool:

@@ -65,14 +65,15 @@ class TransferTask:
 
     def __init__(self, ctx: RunContext) -> None:
         self._ctx = ctx
-        agents = list(ctx.spec.sub_agents)
+        # No enum: a wrong name gets the contract's own text from check_target.
+        agents = ", ".join(ctx.spec.sub_agents)
         self.definition = Definition(
             "transfer_task",
             "Hand a task to another agent of your team and wait for its answer. It sees only what you write here.",
             {
                 "type": "object",
                 "properties": {
-                    "agent": {"type": "string", "enum": agents, "description": "Name of the agent."},
+                    "agent": {"type": "string", "description": f"One of: {agents}."},
                     "task": {
                         "type": "string",
                         "description": "What the agent is to do, with all it must know.",
@@ -157,9 +158,7 @@ async def run_delegated(
         UserMessageAdded(message_id=child.new_message_id(), content=KICK_OFF, implicit=True),
         RunStarted(agent=agent, run_id=child.facts.run_id),
     )
-    options = RunOptions(
-        system=system, chain=chain, pinned=pinned or ctx.options.pinned, meter=None if pinned else ctx.meter
-    )
+    options = RunOptions(system=system, chain=chain, pinned=pinned or ctx.options.pinned, meter=ctx.meter)
     return await ctx.run_child(child, ctx, agent, options)
 
 
@@ -173,7 +172,9 @@ class Handoff:
             "Hand the whole conversation to another agent, who answers the user from now on.",
             {
                 "type": "object",
-                "properties": {"agent": {"type": "string", "enum": list(ctx.spec.handoffs)}},
+                "properties": {
+                    "agent": {"type": "string", "description": f"One of: {', '.join(ctx.spec.handoffs)}."}
+                },
                 "required": ["agent"],
             },
             category="handoff",

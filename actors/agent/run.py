@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from actors.agent import compaction, delegation
+from actors.agent import background_tools, compaction, delegation
 from actors.agent import messages as ev
 from actors.agent.budget import Meter
 from actors.agent.calls import Batch
@@ -144,7 +144,7 @@ class Run:
                 for warning in await box.start():
                     ctx.warn(warning)
                 host.emit(ev.ToolLoadingFinished(agent=ctx.agent))
-        self._tools = {**delegation.tools(ctx), **box.tools()}
+        self._tools = {**delegation.tools(ctx), **background_tools.tools(ctx), **box.tools()}
         host.emit(ev.ToolsAnnounced(agent=ctx.agent, available=len(self._tools)))
 
     async def _check_limits(self) -> RunReason | None:

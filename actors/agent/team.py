@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -19,6 +19,9 @@ from actors.agent.messages import TeamAgent
 from actors.agent.toolbox import Toolbox, ToolsetSpec
 from actors.models.provider import ModelInfo, Provider, ResponseSchema
 from actors.tools.policy import Rules, SafetyMode
+
+if TYPE_CHECKING:
+    from actors.agent.background import BackgroundAgents
 
 JSON = Any
 CLOSE_DEADLINE = 20.0
@@ -111,6 +114,7 @@ class AgentSpec:
     readonly: bool = False
     safety: SafetyMode = ""
     budgets: tuple[str, ...] = ()
+    background_agents: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +138,7 @@ class Team:
         budgets: Limits that hold for the team's runs; an agent's ``budgets`` name some of them.
         safety: The author's default safety mode.
         random: Draws an alloy's model; give a seeded one for repeatable runs.
+        background: Where background agents run; agents that may start some are told when there is no such place.
     """
 
     def __init__(
@@ -145,15 +150,29 @@ class Team:
         budgets: Sequence[BudgetSpec] = (),
         safety: SafetyMode = "",
         random: Random | None = None,
+        background: BackgroundAgents | None = None,
     ) -> None:
         self.agents: Mapping[str, AgentSpec] = {agent.name: agent for agent in agents}
         self.default = "root" if "root" in self.agents else next(iter(self.agents))
         self.rules = rules or Rules()
         self.budgets = tuple(budgets)
         self.safety = safety
+        self.background = background
         self._binder = binder
         self._random = random or Random()  # noqa: S311 - a draw between models guards nothing
         self._toolboxes: dict[str, Toolbox] = {}
+
+    def copy(self) -> Team:
+        """Return the same agents with toolsets of their own."""
+        return Team(
+            list(self.agents.values()),
+            self._binder,
+            rules=self.rules,
+            budgets=self.budgets,
+            safety=self.safety,
+            random=self._random,
+            background=self.background,
+        )
 
     def bind(self, agent: str, override: str = "") -> BoundModel:
         """Return the model for ``agent``'s next step; ``override`` is the session's choice.

@@ -81,6 +81,7 @@ class Transcript:
         summary: The latest summary; empty before the first.
         first_kept: Index of the first entry that the summary does not stand for.
         last_tokens: Prompt plus output tokens of the last model call, or the estimate after a compaction.
+        counted: How many entries ``last_tokens`` is about; later ones come on top.
     """
 
     def __init__(self) -> None:
@@ -88,6 +89,7 @@ class Transcript:
         self.summary = ""
         self.first_kept = 0
         self.last_tokens = 0
+        self.counted = 0
         self._prompt = _Prompt()
 
     def evolve(self, event: Event) -> None:
@@ -123,6 +125,7 @@ class Transcript:
                 self._rebuild()
             case UsageReported():
                 self.last_tokens = event.context_tokens + event.output_tokens
+                self.counted = len(self.entries)
             case _:
                 pass
 
@@ -130,9 +133,13 @@ class Transcript:
         """Add a message that no run produced: imported, forked, or put in by a client."""
         self._add(event.message.id, _as_message(event.message))
 
-    def restore(self, summary: str, first_kept: int, last_tokens: int) -> None:
-        """Take over what a snapshot kept beside the messages, after all of them were appended."""
+    def restore(self, summary: str, first_kept: int, last_tokens: int, counted: int = -1) -> None:
+        """Take over what a snapshot kept beside the messages, after all of them were appended.
+
+        ``counted`` below 0 means that ``last_tokens`` is about all of them.
+        """
         self.summary, self.first_kept, self.last_tokens = summary, first_kept, last_tokens
+        self.counted = len(self.entries) if counted < 0 else counted
         self._rebuild()
 
     def replace(self, event: CarriesMessage) -> bool:

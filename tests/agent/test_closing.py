@@ -24,7 +24,7 @@ def script() -> list[Answer | str]:
     """Answer with pauses everywhere, so that a cancellation can fall anywhere."""
     return [
         reason("hm", chunks=2, every=0.7) + say("I look around. ", chunks=3, every=0.7) + wait(0.5)
-        + calls([("slow", {"seconds": 2}), ("echo", {"text": "a"}), ("write", {"text": "b"}), ("slow", {"seconds": 4})]),
+        + calls([("slow", {"seconds": 2}), ("echo", {"text": "a"}), ("write", {}), ("slow", {"seconds": 4})]),
         wait(0.6) + call("transfer_task", {"agent": "helper", "task": "t", "expected_output": "o"}),
         wait(0.4) + say("child says", chunks=3, every=0.5) + call("slow", {"seconds": 3}),
         wait(0.4) + say("child done", chunks=2, every=0.5),
