@@ -166,11 +166,10 @@ def _request(ctx: RunContext, summariser: BoundModel, planned: Plan, window: int
     limit = min(SUMMARY_TOKENS, int(window * SUMMARY_SHARE))
     room = max(own_window - limit - 1_000, 1_000)
     text = excerpt(ctx.scrub(render(planned.head)), room)
-    parameters = {**summariser.parameters, "max_tokens": limit, "response_schema": None}
-    return ModelRequest(
-        **parameters,
-        model=summariser.info.model,
-        messages=(Message("user", f"{INSTRUCTION}{text}\n</conversation>"),),
+    return summariser.request(
+        [Message("user", f"{INSTRUCTION}{text}\n</conversation>")],
+        max_tokens=limit,
+        response_schema=None,
         headers=ctx.host.facts.headers,
     )
 

@@ -175,12 +175,7 @@ class RunContext:
     async def _ask_model(self, spec: HookSpec, prompt: str) -> str:
         """Answer a model hook; its prompt is not part of the conversation (D06-09)."""
         model = self.model(spec.model)
-        request = ModelRequest(
-            **model.parameters,
-            model=model.info.model,
-            messages=(Message("user", prompt),),
-            headers=self.host.facts.headers,
-        )
+        request = model.request([Message("user", prompt)], headers=self.host.facts.headers)
         completed = await complete(model, request)
         self.meter.add(self.agent, completed.usage, model.info_of(completed.model).cost(completed.usage), 0.0)
         return completed.message.content

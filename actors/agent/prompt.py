@@ -88,13 +88,9 @@ def build_request(
         ToolSpec(definition.name, definition.description, definition.parameters)
         for definition in definitions.values()
     )
-    return ModelRequest(
-        **{"response_schema": spec.structured_output, **model.parameters},
-        model=model.info.model,
-        messages=(Message("system", system), *messages) if system else tuple(messages),
-        tools=tools,
-        headers=headers,
-    )
+    given = {} if spec.structured_output is None else {"response_schema": spec.structured_output}
+    prompt = (Message("system", system), *messages) if system else messages
+    return model.request(prompt, tools=tools, headers=headers, **given)
 
 
 def with_description_parameter(definition: Definition) -> Definition:

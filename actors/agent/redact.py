@@ -6,8 +6,8 @@ Only shapes that carry their own mark are replaced, so that ordinary hashes, ids
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 JSON = Any
 MARK = "[REDACTED]"
@@ -64,7 +64,8 @@ def redact_json(value: JSON) -> JSON:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        return {key: redact_json(item) for key, item in value.items()}
+        fields = cast("Mapping[str, JSON]", value)
+        return {key: redact_json(item) for key, item in fields.items()}
     if isinstance(value, list | tuple):
-        return [redact_json(item) for item in value]
+        return [redact_json(item) for item in cast("Sequence[JSON]", value)]
     return value

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import trio
 
 from actors.agent.hooks import HookSpec
 from actors.agent.messages import TeamAgent
 from actors.agent.toolbox import Toolbox, ToolsetSpec
-from actors.models.provider import ModelInfo, Provider, ResponseSchema
+from actors.models.provider import Message, ModelInfo, ModelRequest, Provider, ResponseSchema
 from actors.tools.policy import Rules, SafetyMode
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ class BoundModel:
     info: ModelInfo
     parameters: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     infos: Mapping[str, ModelInfo] = field(default_factory=dict[str, ModelInfo])
+
+    def request(self, messages: Sequence[Message], **changes: Any) -> ModelRequest:
+        """Return a call of this model with its own parameters; ``changes`` are fields of the request and win."""
+        plain = ModelRequest(model=self.info.model, messages=tuple(messages))
+        return msgspec.structs.replace(plain, **{**self.parameters, **changes})
 
     def info_of(self, answered: str) -> ModelInfo:
         """Return the entry of the model that answered; the primary's when it is not known."""
@@ -156,7 +162,7 @@ class Team:
         self.default = "root" if "root" in self.agents else next(iter(self.agents))
         self.rules = rules or Rules()
         self.budgets = tuple(budgets)
-        self.safety = safety
+        self.safety: SafetyMode = safety
         self.background = background
         self._binder = binder
         self._random = random or Random()  # noqa: S311 - a draw between models guards nothing

@@ -11,7 +11,7 @@ from actors.agent.prompt import excerpt
 from actors.agent.redact import redact
 from actors.agent.team import Team
 from actors.errors import ActorsError
-from actors.models.provider import Message, ModelRequest
+from actors.models.provider import Message
 from actors.tools.text import clean_text
 
 DEADLINE = 30.0
@@ -44,13 +44,12 @@ async def generate_title(team: Team, agent: str, override: str, messages: Sequen
     with trio.move_on_after(DEADLINE):
         try:
             model = team.bind(agent, spec.title_model or override)
-            request = ModelRequest(
-                **{**model.parameters, "max_tokens": MAX_TOKENS, "thinking": "none", "response_schema": None},
-                model=model.info.model,
-                messages=(
-                    Message("system", _SYSTEM),
-                    Message("user", redact(clean_text(text)) if spec.redact_secrets else clean_text(text)),
-                ),
+            clean = redact(clean_text(text)) if spec.redact_secrets else clean_text(text)
+            request = model.request(
+                [Message("system", _SYSTEM), Message("user", clean)],
+                max_tokens=MAX_TOKENS,
+                thinking="none",
+                response_schema=None,
             )
             completed = await complete(model, request)
         except ActorsError:

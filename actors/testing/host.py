@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from actors.agent.closing import ClosingReason, OpenRuns, closing_events
-from actors.agent.host import Decision, Incoming, LivePolicy, RunFacts
+from actors.agent.host import Decision, Incoming, LivePolicy, RunFacts, RunHost
 from actors.agent.messages import (
     ApprovalDecided,
     ApprovalRequested,
@@ -249,10 +249,10 @@ class RecordingHost:
         self.children.append(child)
         return child
 
-    async def close_child(self, child: RecordingHost) -> None:
+    async def close_child(self, child: RunHost) -> None:
         """Remember that the child is closed."""
         await trio.lowlevel.checkpoint()
-        self.closed.append(child.session)
+        self.closed.append(child.facts.session_id)
 
     # --- what a test does -------------------------------------------------------------------------------------------
 

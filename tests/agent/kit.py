@@ -25,7 +25,7 @@ INFO = ModelInfo("scripted", "test", context_limit=100_000, input_cost=1.0, outp
 
 class FunctionTool:
     def __init__(self, name: str, run: Run, *, read_only: bool = True, required: Sequence[str] = ()) -> None:
-        parameters = {"type": "object", "properties": {}, "required": list(required)}
+        parameters: dict[str, Any] = {"type": "object", "properties": {}, "required": list(required)}
         self.definition = Definition(
             name, f"The {name} tool.", parameters, annotations=Annotations(read_only_hint=read_only)
         )

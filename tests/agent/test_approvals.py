@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
@@ -171,7 +173,7 @@ async def test_a_sub_agent_obeys_both_tiers_and_deny_always_wins(session: str, t
     assert child.outcome == expected
 
 
-def hook(event: str, name: str, *args: str, **fields) -> HookSpec:
+def hook(event: str, name: str, *args: str, **fields: Any) -> HookSpec:
     return HookSpec(event=event, type="builtin", name=name, args=args, **fields)
 
 

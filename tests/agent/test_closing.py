@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import trio
@@ -14,7 +16,7 @@ from actors.models.provider import Usage
 from actors.testing.host import Log, RecordingHost, approve_all
 from actors.testing.model import Answer, ScriptedModel, call, calls, hang, reason, say, wait
 from actors.testing.strict import check_history
-from actors.tools.tool import Elicitation, ToolResult
+from actors.tools.tool import Elicitation, ElicitationReply, ToolContext, ToolResult
 from tests.agent.kit import FunctionTool, agent, run, team_of
 
 USAGE = Usage(input_tokens=10, output_tokens=5)
@@ -141,13 +143,13 @@ async def test_after_a_crash_a_started_call_is_told_apart_from_one_that_never_be
 
 
 async def test_open_questions_of_tools_are_withdrawn(autojump_clock: trio.abc.Clock) -> None:
-    async def ask(arguments, context):
+    async def ask(arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         await context.elicit(Elicitation("Really?"))
         return ToolResult("never")
 
     host = RecordingHost()
 
-    async def never(agent, call_id, question):
+    async def never(agent: str, call_id: str, question: Elicitation) -> ElicitationReply:
         await host.commit(ev.ElicitationRequested(agent=agent, elicitation_id="e1", call_id=call_id))
         await trio.sleep_forever()
 

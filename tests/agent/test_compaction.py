@@ -11,7 +11,7 @@ from actors.agent.team import CompactionSettings
 from actors.agent.transcript import Transcript
 from actors.models.provider import ModelError, ModelInfo, ToolCall, Usage
 from actors.testing.host import RecordingHost
-from actors.testing.model import ScriptedModel, call, fail, say
+from actors.testing.model import Answer, ScriptedModel, call, fail, say
 from actors.testing.strict import check_history
 from tests.agent.kit import agent, run, team_of
 
@@ -62,7 +62,7 @@ async def test_above_the_threshold_the_history_is_summarised_before_the_call() -
     ],
     ids=["empty", "blank", "error", "429", "tool call", "too long", "cut off"],
 )
-async def test_a_doubtful_summary_leaves_the_history_as_it_was(summary) -> None:
+async def test_a_doubtful_summary_leaves_the_history_as_it_was(summary: Answer) -> None:
     host, model = RecordingHost(), ScriptedModel([summary, "answer"])
     long_history(host)
     before = [message.content for message in host.history()]

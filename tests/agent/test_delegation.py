@@ -12,7 +12,7 @@ from actors.agent import messages as ev
 from actors.agent.background import BackgroundAgents, BackgroundTask, open_background_agents
 from actors.agent.delegation import KICK_OFF, MAX_DEPTH
 from actors.agent.host import LivePolicy
-from actors.models.provider import ModelError
+from actors.models.provider import ModelError, ModelRequest
 from actors.testing.host import RecordingHost, approve_all
 from actors.testing.model import Answer, ScriptedModel, call, calls, fail, hang, say
 from actors.tools.policy import Rules
@@ -121,7 +121,7 @@ async def test_several_tasks_of_one_step_run_in_parallel() -> None:
     host = RecordingHost()
     together = trio.Event()
 
-    def answer(request):
+    def answer(request: ModelRequest) -> Answer:
         if any(m.role == "tool" for m in request.messages):
             return say("both done")
         if request.messages[-1].content == KICK_OFF:
@@ -183,7 +183,7 @@ async def test_a_background_agent_outlives_its_run_and_is_stored_when_it_ends() 
     stored: list[BackgroundTask] = []
     release = trio.Event()
 
-    def answer(request):
+    def answer(request: ModelRequest) -> Answer:
         if request.messages[-1].content == KICK_OFF:
             return say("found ") + _until(release) + say("it")
         return say("started") if request.messages[-1].role == "tool" else START
@@ -204,7 +204,7 @@ async def test_a_background_agent_outlives_its_run_and_is_stored_when_it_ends() 
 
 
 async def test_a_background_agent_is_never_asked_about() -> None:
-    def answer(request):
+    def answer(request: ModelRequest) -> Answer:
         if request.messages[-1].content == KICK_OFF:
             return call("write", {"text": "x"})
         if request.messages[-1].role == "tool":
@@ -220,7 +220,7 @@ async def test_a_background_agent_is_never_asked_about() -> None:
 
 
 async def test_a_stopped_background_agent_ends_cancelled_and_another_session_cannot_touch_it() -> None:
-    def answer(request):
+    def answer(request: ModelRequest) -> Answer:
         if request.messages[-1].content == KICK_OFF:
             return say("half") + hang()
         return say("ok") if request.messages[-1].role == "tool" else START
@@ -240,7 +240,7 @@ async def test_a_stopped_background_agent_ends_cancelled_and_another_session_can
 
 
 async def test_a_crashing_background_agent_fails_alone() -> None:
-    def answer(request):
+    def answer(request: ModelRequest) -> Answer:
         if request.messages[-1].content == KICK_OFF:
             raise RuntimeError("bug")
         return say("ok") if request.messages[-1].role == "tool" else START

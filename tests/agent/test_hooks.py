@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -25,7 +26,7 @@ def hooks(*specs: HookSpec, events: list[ev.RunEvent] | None = None) -> Hooks:
     )
 
 
-def command(line: str, event: str = "stop", **fields) -> HookSpec:
+def command(line: str, event: str = "stop", **fields: Any) -> HookSpec:
     return HookSpec(event=event, command=line, **fields)
 
 
@@ -51,7 +52,7 @@ async def test_exit_code_two_blocks_with_the_error_output_as_message() -> None:
     ("on_error", "blocked", "warnings"), [("warn", False, 1), ("ignore", False, 0), ("block", True, 0)]
 )
 async def test_a_failing_command_is_treated_as_its_author_says(
-    on_error, blocked: bool, warnings: int
+    on_error: Any, blocked: bool, warnings: int
 ) -> None:
     result = await hooks(command("echo broken >&2; exit 7", on_error=on_error)).run("stop", {})
     assert (result.blocked, len(result.warnings)) == (blocked, warnings)

@@ -11,7 +11,7 @@ from actors.agent.context import Autopilot, RunOptions
 from actors.agent.guard import LoopDetector
 from actors.agent.hooks import HookSpec
 from actors.agent.host import LivePolicy
-from actors.agent.team import BudgetSpec, Team
+from actors.agent.team import AgentSpec, BoundModel, BudgetSpec, Team
 from actors.agent.toolbox import ToolsetSpec
 from actors.errors import Invalid
 from actors.models.provider import ToolCall, Usage
@@ -126,7 +126,7 @@ async def test_toolsets_start_once_a_run_and_close_with_it(autojump_clock: trio.
 
 async def test_a_model_that_cannot_be_used_is_a_failed_run() -> None:
     class Nothing:
-        def bind(self, agent, ref):
+        def bind(self, agent: AgentSpec, ref: str) -> BoundModel:
             raise Invalid("unknown model x/y")
 
     host = RecordingHost()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import trio
 
 from actors.agent import messages as ev
 from actors.agent.host import Incoming
 from actors.kernel.gate import Gate
-from actors.models.provider import ModelError
+from actors.models.provider import ModelError, ModelRequest
 from actors.testing.host import RecordingHost
-from actors.testing.model import ScriptedModel, call, calls, fail, reason, say
-from actors.tools.tool import ToolResult
+from actors.testing.model import Answer, ScriptedModel, call, calls, fail, reason, say
+from actors.tools.tool import ToolContext, ToolResult
 from tests.agent.kit import FunctionTool, agent, run, team_of
 
 
@@ -140,7 +143,7 @@ async def test_tool_started_is_on_disk_before_the_tool_runs() -> None:
     host = RecordingHost()
     seen: list[bool] = []
 
-    async def look(arguments, context):
+    async def look(arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         await trio.lowlevel.checkpoint()
         seen.append(any(isinstance(event, ev.ToolStarted) for event in host.log.events[: host.log.committed]))
         return ToolResult("ok")
@@ -166,7 +169,7 @@ async def test_steering_is_seen_by_the_next_model_call_and_prevents_the_stop() -
     host = RecordingHost()
     host.steering = [Incoming("early 1"), Incoming("early 2")]
 
-    def answer(request):
+    def answer(request: ModelRequest) -> Answer:
         if len(model.requests) == 1:
             host.steering.append(Incoming("late", client_id="q7"))
         return say(f"answer {len(model.requests)}")

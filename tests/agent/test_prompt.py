@@ -15,7 +15,7 @@ from actors.agent.toolbox import ToolsetSpec
 from actors.agent.world import describe_environment, find_prompt_files
 from actors.models.provider import Message, ModelError, ToolCall
 from actors.testing.host import RecordingHost
-from actors.testing.model import ScriptedModel, call, fail, hang, reason, say
+from actors.testing.model import Answer, ScriptedModel, call, fail, hang, reason, say
 from actors.testing.strict import check_history
 from actors.tools.policy import Rules
 from tests.agent.kit import ListToolset, agent, run, standard_tools, team_of
@@ -179,7 +179,7 @@ async def test_a_title_is_the_first_line_of_one_small_call() -> None:
 
 
 @pytest.mark.parametrize("answer", [fail(ModelError("no", kind="server")), say("  \n "), hang()])
-async def test_a_title_that_fails_is_empty(answer, autojump_clock: trio.abc.Clock) -> None:
+async def test_a_title_that_fails_is_empty(answer: Answer, autojump_clock: trio.abc.Clock) -> None:
     began = trio.current_time()
     assert await generate_title(team_of(ScriptedModel([answer])), "root", "", [Message("user", "x")]) == ""
     assert trio.current_time() - began <= 31

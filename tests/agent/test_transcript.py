@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from actors.agent import messages as ev
 from actors.agent.transcript import NO_RESULT, Transcript, repaired
-from actors.models.provider import Message, ToolCall
+from actors.models.provider import Message, Part, Role, ToolCall
 from actors.testing.strict import check_history
+from actors.tools.tool import Media
 
 ORPHANS = {
     "call_without_result": [
@@ -110,8 +111,12 @@ def test_any_cut_gives_a_valid_prompt(cut: int) -> None:
 
 def test_a_replaced_message_keeps_the_summarys_cut() -> None:
     class Stored:
-        id, role, content = 2, "user", "edited"
-        parts = tool_calls = media = ()
+        id = 2
+        role: Role = "user"
+        content = "edited"
+        parts: tuple[Part, ...] = ()
+        tool_calls: tuple[ToolCall, ...] = ()
+        media: tuple[Media, ...] = ()
         reasoning = reasoning_signature = tool_call_id = ""
         is_error = False
 
