@@ -55,7 +55,7 @@ class Failure(Struct, frozen=True):
     incident: str = ""
 
 
-class HttpFailure(Exception):  # noqa: N818 - a failure by design, not a bug
+class HttpFailure(Exception):
     """Raised where HTTP itself is at stake, or a contract asks for a status that no ``ActorsError`` has.
 
     Args:
@@ -90,7 +90,7 @@ class BodyTimeout(HttpFailure):
         super().__init__(408)
 
 
-class ClientGone(Exception):  # noqa: N818 - nobody is left to be answered
+class ClientGone(Exception):
     """The client closed the connection in mid-request; there is nothing to answer."""
 
 

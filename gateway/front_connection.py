@@ -192,17 +192,16 @@ class Connection:
     async def _read_body(self, limit: int) -> bytes:
         incoming, parser = self._incoming, self._parser
         assert incoming is not None
-        if not incoming.complete:
-            if incoming.expects_continue and not incoming.size:
-                await self._send(_CONTINUE)
-            with trio.move_on_after(self._front.settings.body_seconds):
-                while not incoming.complete and incoming.size <= limit:
-                    data = await self.transport.receive()
-                    if not data:
-                        raise ClientGone
-                    parser.feed(data)
-                    if parser.failed is not None and not incoming.complete:
-                        raise parser.failed
+        if not incoming.complete and incoming.expects_continue and not incoming.size:
+            await self._send(_CONTINUE)
+        with trio.move_on_after(self._front.settings.body_seconds):
+            while incoming.wants_more(limit):
+                data = await self.transport.receive()
+                if not data:
+                    raise ClientGone
+                parser.feed(data)
+                if parser.failed is not None and incoming.wants_more(limit):
+                    raise parser.failed
         if incoming.size > limit:
             raise BodyTooLarge
         if not incoming.complete:

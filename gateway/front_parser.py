@@ -48,6 +48,10 @@ class Incoming:
         self.size = 0
         self.complete = False
 
+    def wants_more(self, limit: int) -> bool:
+        """Whether the body goes on and is not over ``limit`` bytes yet."""
+        return not self.complete and self.size <= limit
+
     def head_bytes(self) -> bytes:
         """Return the head as it came, for another server to read again."""
         lines = [f"{self.method} {self.target} HTTP/{self.version}".encode()]

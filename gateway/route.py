@@ -111,10 +111,15 @@ def command(
     """Make a row that sends one message to one actor and answers with its reply.
 
     Args:
-        method: As in :class:`Route`; so are ``path``, ``scope``, ``summary``, ``status`` and ``options``.
+        method: As in :class:`Route`.
+        path: As in :class:`Route`.
+        scope: As in :class:`Route`.
         message: Makes the ``kernel.Request`` of a request (its ``body`` and ``params`` are decoded by then).
         to: Resolves the ref: ``to(request, runtime)``; again when the actor stopped in between.
+        summary: As in :class:`Route`.
         render: Makes the answer's JSON of the actor's reply; without it the reply itself is sent.
+        status: As in :class:`Route`.
+        **options: The other fields of :class:`Route`.
     """
 
     async def handler(request: Request, runtime: Any) -> Reply:
@@ -156,13 +161,16 @@ def follow(
     """Make a ``GET`` row that follows a stream as server-sent events.
 
     Args:
-        path: As in :class:`Route`; so are ``scope``, ``summary`` and ``options``.
+        path: As in :class:`Route`.
+        scope: As in :class:`Route`.
         subscribe: ``await subscribe(request, runtime, after)`` checks that the stream exists (``NotFound``
             before anything is sent) and returns what opens the follower. ``after`` is the client's resume
             point, ``None`` when it gave none.
         wire: How frames look.
+        summary: As in :class:`Route`.
         heartbeat: Seconds between ``: ping`` comments; ``None`` for none.
         event: Type of an event, for the OpenAPI document.
+        **options: The other fields of :class:`Route`.
     """
 
     async def handler(request: Request, runtime: Any) -> StreamReply:
@@ -192,7 +200,7 @@ class Match(Struct, frozen=True):
     path_params: Mapping[str, str]
 
 
-class MethodNotAllowed(Exception):  # noqa: N818 - the protocol's name for it
+class MethodNotAllowed(Exception):
     """The path is known, the method is not; ``allow`` lists what is."""
 
     def __init__(self, allow: Sequence[str]) -> None:

@@ -28,18 +28,28 @@ class Frame(Protocol):
     """
 
     @property
-    def seq(self) -> int: ...
+    def seq(self) -> int:
+        """The event's number in its stream."""
+        ...
+
     @property
-    def event(self) -> object: ...
+    def event(self) -> object:
+        """What happened."""
+        ...
+
     @property
-    def encoded(self) -> dict[str, bytes]: ...
+    def encoded(self) -> dict[str, bytes]:
+        """Its wire forms so far, by dialect."""
+        ...
 
 
 class Gap(Protocol):
     """Stands for events that are no longer there; what else it says is the wire's business."""
 
     @property
-    def resume(self) -> int: ...
+    def resume(self) -> int:
+        """Reading goes on above this number."""
+        ...
 
 
 class Follower(Protocol):

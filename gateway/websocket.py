@@ -28,7 +28,7 @@ _INBOX = 16
 _CLOSE_SECONDS = 2.0
 
 
-class SocketClosed(Exception):  # noqa: N818 - an end, not an error
+class SocketClosed(Exception):
     """The peer has closed, or this side has."""
 
 

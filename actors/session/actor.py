@@ -121,9 +121,10 @@ class SessionActor(Actor[Command]):
             await self._catch_up()
         try:
             return await self._receive(message, ctx)
-        except (StorageFailed, SequenceConflict):
-            await self._load()
-            raise
+        except (StorageFailed, SequenceConflict) as error:
+            failure = error
+        await self._load()
+        raise failure
 
     async def _receive(self, message: Command, ctx: Context[Command]) -> object:
         state = self._state

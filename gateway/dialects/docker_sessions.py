@@ -181,13 +181,8 @@ def chat_message(message: HistoryMessage) -> dict[str, JSON]:
     if message.role == "assistant":
         if message.usage is not None:
             body["usage"] = usage(message.usage)
-        for name, value in (
-            ("model", message.model),
-            ("cost", message.cost),
-            ("finish_reason", message.finish),
-        ):
-            if value:
-                body[name] = value
+        optional = {"model": message.model, "cost": message.cost, "finish_reason": message.finish}
+        body.update({name: value for name, value in optional.items() if value})
     if message.interrupted:
         body["interrupted"] = True
     return body

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from actors.testing.faults import FailingLog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from actors.models.provider import ToolCall
 from actors.session import codec
 from actors.session.codec import Numbered
 from actors.session.recorder import RESERVE, Recorder, StorageFailed
+from actors.testing.faults import FailingLog
 from actors.tools.tool import Definition
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=6)
