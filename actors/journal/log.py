@@ -110,7 +110,7 @@ class JournalUnavailable(Unavailable):
     code = "journal_unavailable"
 
 
-class JournalCorrupt(ActorsError):  # noqa: N818 (the house names errors by what happened)
+class JournalCorrupt(ActorsError):
     """The database is damaged, or was written by a newer version; it is left untouched."""
 
     code = "journal_corrupt"

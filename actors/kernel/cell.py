@@ -39,7 +39,7 @@ _BATCH = range(128)
 _RUNNING = Exit("stopped", "still running")
 
 
-class ChildCrashed(Exception):  # noqa: N818 - named like Terminated: what happened
+class ChildCrashed(Exception):
     """A child that its parent does not watch ended as crashed; raised in the parent's place of receiving."""
 
 

@@ -29,7 +29,7 @@ class ActorStopped(Unavailable):
         super().__init__(f"{address} has stopped: {detail}")
 
 
-class ActorCrashed(ActorsError):  # noqa: N818 - errors are named by what happened
+class ActorCrashed(ActorsError):
     """The actor met a bug while it handled the message. The log has the traceback under ``incident``."""
 
     code: ClassVar[str] = "actor_crashed"

@@ -100,7 +100,7 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
     return text if len(text) <= _MESSAGE_LIMIT else text[:_MESSAGE_LIMIT] + "..."
 
 
-class ErrorFrame(Exception):  # noqa: N818 a frame, raised from within the stream
+class ErrorFrame(Exception):
     """A stream that began with 200 holds an error object; ``frame`` is the vendor's JSON."""
 
     def __init__(self, frame: Any) -> None:
