@@ -202,7 +202,12 @@ def _agent(name: str, agent: Agent, build_toolset: BuildToolset, *, background: 
         retries=max(fallback.retries, 0) if fallback and fallback.retries else DEFAULT_RETRIES,
         cooldown=parse_duration(fallback.cooldown) if fallback and fallback.cooldown else DEFAULT_COOLDOWN,
         toolsets=tuple(
-            ToolsetSpec(options.name or options.type, partial(build_toolset, options))
+            ToolsetSpec(
+                options.name or options.type,
+                partial(build_toolset, options),
+                model=options.model,
+                defer=options.defer if isinstance(options.defer, bool) else tuple(options.defer),
+            )
             for options in agent.toolsets
             if options.type != BACKGROUND or not background
         ),

@@ -212,6 +212,7 @@ def tool_context(ctx: RunContext, call: ToolCall, definition: Definition) -> Too
         )
 
     async def elicit(question: Elicitation) -> ElicitationReply:
+        await ctx.hook("on_user_input", {"message": question.message})
         return await host.elicit(agent, call.id, question)
 
     return ToolContext(

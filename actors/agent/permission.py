@@ -117,6 +117,7 @@ async def _ask(
     def still_needed() -> bool:
         return forced or judge(ctx, definition, arguments).outcome == "ask"
 
+    await ctx.hook("on_user_input", _fields(call, arguments), tool=call.name)
     shown = msgspec.structs.replace(call, arguments=msgspec.json.encode(arguments).decode())
     decision = await ctx.host.approve(
         ctx.agent,

@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from actors.agent import background_tools, compaction, delegation
+from actors.agent import background_tools, compaction, deferred, delegation
 from actors.agent import messages as ev
 from actors.agent.budget import Meter
 from actors.agent.calls import Batch
@@ -93,6 +93,7 @@ class Run:
         self._tools: Mapping[str, Tool] = {}
         self._text = ""
         self._error = ""
+        self._next_model = ""
         self._nudges = 0
         self._stop_blocks = 0
         self._forced: set[str] = set()
@@ -115,7 +116,9 @@ class Run:
             ended = await self._check_limits()
             if ended is None:
                 await self._take_steering()
+                await self._ctx.hook("turn_start", {"turn": self._ctx.steps + 1})
                 ended = await self._step()
+                await self._ctx.hook("turn_end", {"turn": self._ctx.steps, "reason": ended or ""})
         return ended
 
     async def _begin(self) -> RunReason | None:
@@ -144,7 +147,12 @@ class Run:
                 for warning in await box.start():
                     ctx.warn(warning)
                 host.emit(ev.ToolLoadingFinished(agent=ctx.agent))
-        self._tools = {**delegation.tools(ctx), **background_tools.tools(ctx), **box.tools()}
+        self._tools = {
+            **delegation.tools(ctx),
+            **background_tools.tools(ctx),
+            **deferred.tools(box),
+            **box.tools(),
+        }
         host.emit(ev.ToolsAnnounced(agent=ctx.agent, available=len(self._tools)))
 
     async def _check_limits(self) -> RunReason | None:
@@ -194,9 +202,10 @@ class Run:
     async def _step(self) -> RunReason | None:
         ctx, host = self._ctx, self._host
         try:
-            model = ctx.model()
+            model = ctx.model(self._next_model)
         except ActorsError as error:
             return await self._fail(error.message, "model_error", "error")
+        self._next_model = ""
         await compaction.compact_if_needed(ctx, model, self._definitions())
         self._iterations += 1
         ctx.steps += 1
@@ -331,6 +340,7 @@ class Run:
         self._error = answer.error.message
         await self._host.commit(*events, failed_event(ctx.agent, answer.error), ended)
         await ctx.hook("on_error", {"error": answer.error.message})
+        await ctx.hook("notification", {"level": "error", "message": answer.error.message})
         return "error"
 
     # --- what follows a step ----------------------------------------------------------------------------------------
@@ -344,7 +354,9 @@ class Run:
         problem = self._detector.add(answer.calls)
         if problem:
             return await self._fail(problem, "loop_detected", "loop_detected")
+        self._next_model = self._team.toolbox(ctx.agent).model_after(call.name for call in answer.calls)
         if ctx.handoff:
+            self._next_model = ""
             await self._switch_to(ctx.handoff)
         return None
 
@@ -398,6 +410,7 @@ class Run:
     async def _fail(self, error: str, code: str, reason: RunReason) -> RunReason:
         self._error = error
         await self._host.commit(ev.Failed(agent=self._ctx.agent, error=error, error_code=code))
+        await self._ctx.hook("notification", {"level": "error", "message": error})
         return reason
 
 

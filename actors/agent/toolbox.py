@@ -6,7 +6,7 @@ A toolset that cannot start is left out and named; the run goes on without it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -22,10 +22,23 @@ CLOSE_DEADLINE = 5.0
 
 @dataclass(frozen=True)
 class ToolsetSpec:
-    """How to make a toolset; ``build`` must be quick and open nothing (``start`` does)."""
+    """How to make a toolset.
+
+    Attributes:
+        name: For warnings.
+        build: Makes it; must be quick and open nothing (``start`` does).
+        model: The model for the step that follows results of its tools; empty for the agent's own.
+        defer: Tools that stay hidden until the model looks for them: all, or those named.
+    """
 
     name: str
     build: Callable[[], Toolset]
+    model: str = ""
+    defer: bool | tuple[str, ...] = False
+
+    def hides(self, tool: str) -> bool:
+        """Whether the tool is not offered from the start."""
+        return self.defer if isinstance(self.defer, bool) else tool in self.defer
 
 
 class _Slot:
@@ -46,6 +59,7 @@ class Toolbox:
     def __init__(self, specs: Sequence[ToolsetSpec], *, readonly: bool = False) -> None:
         self._slots = [_Slot(spec) for spec in specs]
         self._readonly = readonly
+        self._revealed: set[str] = set()
         self._lock = trio.Lock()
 
     @property
@@ -66,14 +80,39 @@ class Toolbox:
         return warnings
 
     def tools(self) -> Mapping[str, Tool]:
-        """Return the tools of all started toolsets by name; the list may change between two steps."""
-        found: dict[str, Tool] = {}
+        """Return the tools offered now by name; the list may change between two steps."""
+        return {name: tool for name, (slot, tool) in self._found().items() if self._offered(slot, name)}
+
+    def hidden(self) -> Mapping[str, Tool]:
+        """Return the deferred tools that were not revealed yet."""
+        return {name: tool for name, (slot, tool) in self._found().items() if not self._offered(slot, name)}
+
+    @property
+    def defers(self) -> bool:
+        """Whether some toolset hides tools at first."""
+        return any(slot.spec.defer for slot in self._slots)
+
+    def reveal(self, name: str) -> None:
+        """Offer a hidden tool from the next step on."""
+        self._revealed.add(name)
+
+    def model_after(self, names: Iterable[str]) -> str:
+        """Return the model wanted for the step after calls of these tools; the last one that wants any decides."""
+        found = self._found()
+        wanted = [found[name][0].spec.model for name in names if name in found]
+        return next((model for model in reversed(wanted) if model), "")
+
+    def _found(self) -> dict[str, tuple[_Slot, Tool]]:
+        found: dict[str, tuple[_Slot, Tool]] = {}
         for slot in self._slots:
             if slot.started and slot.toolset is not None:
                 for tool in slot.toolset.tools():
                     if not self._readonly or tool.definition.annotations.read_only_hint:
-                        found.setdefault(tool.definition.name, tool)
+                        found.setdefault(tool.definition.name, (slot, tool))
         return found
+
+    def _offered(self, slot: _Slot, name: str) -> bool:
+        return name in self._revealed or not slot.spec.hides(name)
 
     def instructions(self) -> list[str]:
         """Return what the started toolsets add to the system prompt."""

@@ -15,7 +15,7 @@ from actors.agent.team import AgentSpec, BoundModel, BudgetSpec, Team
 from actors.agent.toolbox import ToolsetSpec
 from actors.errors import Invalid
 from actors.models.provider import ToolCall, Usage
-from actors.testing.host import RecordingHost
+from actors.testing.host import RecordingHost, approve_all
 from actors.testing.model import ScriptedModel, call, hang, say
 from actors.tools.policy import Rules
 from tests.agent.kit import ListToolset, agent, run, team_of
@@ -192,6 +192,20 @@ async def test_a_blocking_stop_hook_sends_the_model_back_to_work_a_bounded_numbe
     assert await run(host, team_of(model, spec)) == "normal"
     assert len(model.requests) == 6
     assert model.requests[1].messages[-1].content == "Run the tests."
+
+
+async def test_every_part_of_a_run_tells_its_hooks() -> None:
+    host, model = RecordingHost(approver=approve_all), ScriptedModel([call("write"), "done"])
+    events = (
+        "session_start", "user_prompt_submit", "turn_start", "before_llm_call", "after_llm_call", "on_user_input",
+        "on_tool_approval_decision", "post_tool_use", "turn_end", "stop", "session_end",
+    )  # fmt: skip
+    await run(host, team_of(model, agent(hooks=tuple(builtin(event, "context") for event in events))))
+    seen = [event.hook_event for event in host.all(ev.HookStarted)]
+    step = ["turn_start", "before_llm_call", "after_llm_call"]
+    asked = ["on_user_input", "on_tool_approval_decision", "post_tool_use"]
+    assert seen == [*events[:2], *step, *asked, "turn_end", *step, "stop", "turn_end", "session_end"]
+    assert len(host.all(ev.HookFinished)) == len(seen)
 
 
 async def test_hook_context_reaches_the_system_prompt() -> None:
