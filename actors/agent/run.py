@@ -4,6 +4,8 @@ A run is everything one request causes; a step is one model call with the tool c
 decides to stop on its own (L3): it ends when a step asks for no tool, a terminal tool succeeded, a limit was reached
 or a call failed for good. It emits everything from ``RunStarted``'s successor to ``RunEnded``; when it is cancelled or
 crashes, its owner records :func:`~actors.agent.closing.closing_events` instead.
+
+Above the usual size, because the order of a step's parts is one story and the contract's reader follows it here.
 """
 
 from __future__ import annotations
