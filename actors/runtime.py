@@ -17,6 +17,7 @@ from msgspec import structs
 from actors.agent.titles import generate_title
 from actors.agents import Agent, Agents
 from actors.errors import ActorsError, NotFound
+from actors.groups import ungrouped
 from actors.ids import wall_clock
 from actors.journal.log import EventLog, Record
 from actors.journal.memory import MemoryLog, open_memory
@@ -248,6 +249,7 @@ async def open_runtime(
     """
     settings = settings or Settings.from_environment()
     async with AsyncExitStack() as stack:
+        stack.enter_context(ungrouped())
         journal, owners = await _open_journal(stack, settings)
         journal.register(SessionRows())
         models = models or Models(settings.environment, settings.data_dir)
