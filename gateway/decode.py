@@ -112,7 +112,7 @@ def _first_value(raw: bytes) -> JSON:
             return msgspec.json.decode(raw)
         except msgspec.DecodeError as exc:
             trailing = _TRAILING.search(str(exc))
-            return msgspec.json.decode(raw[: int(trailing[1])] if trailing else _repair(raw))
+            return msgspec.json.decode(raw[: int(trailing[1]) - 1] if trailing else _repair(raw))
     except (ValueError, RecursionError) as exc:
         at = _AT_BYTE.search(str(exc))
         offset = int(at[1]) if at else len(raw)

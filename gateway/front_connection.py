@@ -226,13 +226,16 @@ class Connection:
     async def _stream(self, reply: StreamReply, request: Request, incoming: Incoming) -> bool:
         chunked = incoming.version == "1.1"
         keep = chunked and incoming.keep_alive and incoming.complete and not self._closing
-        await self._send(_encode_stream_head(reply, chunked=chunked, keep=keep))
+        head = _encode_stream_head(reply, chunked=chunked, keep=keep)
         if request.method == "HEAD":
+            await self._send(head)
             return False
         self.watch()
+        ended = False
+        # Opened before the head is sent: whoever opens it is to learn of a client that has left by now.
         async with self._front.endpoint.open_stream(reply) as source:
+            await self._send(head)
             with trio.CancelScope() as self._pull:
-                ended = False
                 sends = 0
                 while not self._closing:
                     self._pulling = True

@@ -208,7 +208,7 @@ def collect_headers(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for raw, value in pairs:
         name = _NAMES.get(raw) or raw.decode("latin-1").lower()
-        text = value.decode("latin-1")
+        text = value.strip(b" \t").decode("latin-1")
         if name not in headers:
             headers[name] = text
         elif name == "host":

@@ -129,9 +129,9 @@ class ByteSource(Protocol):
 class StreamReply(Struct, frozen=True):
     """An answer of unknown length.
 
-    The door enters ``open()`` in the connection's own task, after the head was sent. Its exit sees
-    ``Cancelled`` when the client left and no exception at the end or at the server's shutdown. ``farewell``
-    is sent, at a chunk border, when the server shuts down before the source has ended.
+    The door enters ``open()`` in the connection's own task. Its exit sees ``Cancelled`` when the client left,
+    and no exception at the end or at the server's shutdown. ``farewell`` is sent, at a chunk border, when the
+    server shuts down before the source has ended.
     """
 
     open: Callable[[], AbstractAsyncContextManager[ByteSource]]
