@@ -29,6 +29,8 @@ from actors.tools.tool import Tool
 
 JSON = Any
 ASSISTANT = "assistant"
+FRESH = 0.1
+"""Seconds for which a look at an agent file is good: a busy server starts hundreds of runs in them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,7 @@ class Agents:
             Invalid: an agent's name is taken, or one of its toolsets does not exist.
         """
         if isinstance(agents, str | os.PathLike):
-            self._catalogs.append(open_catalog(Path(agents)))
+            self._catalogs.append(open_catalog(Path(agents), fresh=FRESH))
             return
         for agent in [agents] if isinstance(agents, Agent) else agents:
             if agent.name in self._made:

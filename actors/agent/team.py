@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from actors.agent.background import BackgroundAgents
 
 JSON = Any
+_RANDOM = Random()  # noqa: S311 - a draw between models guards nothing
 CLOSE_DEADLINE = 20.0
 """Seconds all of a team's toolsets together may take to close."""
 
@@ -165,7 +166,7 @@ class Team:
         self.safety: SafetyMode = safety
         self.background = background
         self._binder = binder
-        self._random = random or Random()  # noqa: S311 - a draw between models guards nothing
+        self._random = random or _RANDOM
         self._toolboxes: dict[str, Toolbox] = {}
 
     def copy(self) -> Team:

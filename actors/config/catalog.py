@@ -37,12 +37,19 @@ class Catalog:
         sources: What is offered besides the directory's files; of two with one id the first is.
         directory: Every agent file in it is offered, and the directory is looked at on each access.
         flavors: Patches to lay over every file.
+        fresh: Seconds for which a look at a source is good.
     """
 
     def __init__(
-        self, sources: Iterable[Source] = (), *, directory: Path | None = None, flavors: Sequence[str] = ()
+        self,
+        sources: Iterable[Source] = (),
+        *,
+        directory: Path | None = None,
+        flavors: Sequence[str] = (),
+        fresh: float = 0.0,
     ) -> None:
         self._flavors = tuple(flavors)
+        self._fresh = fresh
         self._directory = directory
         self._watched: dict[str, Watched] = {}
         self._files: dict[Path, str] = {}
@@ -56,7 +63,7 @@ class Catalog:
         """Offer one more source; refused, and shown by :meth:`problems`, when its id is taken."""
         taken = self._watched.get(source.id)
         if taken is None:
-            self._watched[source.id] = Watched(source, self._flavors)
+            self._watched[source.id] = Watched(source, self._flavors, self._fresh)
         else:
             problem = f"the agent id {source.id!r} is taken by {taken.source.name}"
             self._refuse(source.name, ConfigError(problem, source.name))
@@ -163,7 +170,7 @@ def _row(loaded: Loaded) -> Listing:
     )
 
 
-def open_catalog(where: str | Path, *, flavors: Sequence[str] = ()) -> Catalog:
+def open_catalog(where: str | Path, *, flavors: Sequence[str] = (), fresh: float = 0.0) -> Catalog:
     """Return the catalogue of an agent file, a directory of them, or a built-in configuration's name.
 
     Only what the name means is settled here; files are read when they are first asked for.
@@ -174,14 +181,14 @@ def open_catalog(where: str | Path, *, flavors: Sequence[str] = ()) -> Catalog:
     path = Path(where)
     try:
         if path.is_dir():
-            return Catalog(directory=path, flavors=flavors)
+            return Catalog(directory=path, flavors=flavors, fresh=fresh)
         exists = path.exists()
     except OSError as error:
         raise ConfigError(f"the path cannot be read: {error.strerror}", str(where)) from error
     if exists:
         if path.suffix == ".hcl":
             raise ConfigError("HCL agent files are not supported; write the same keys as YAML", str(where))
-        return Catalog([FileSource(path)], flavors=flavors)
+        return Catalog([FileSource(path)], flavors=flavors, fresh=fresh)
     if str(where) in BUILTINS:
         return Catalog([BuiltinSource(str(where))], flavors=flavors)
     raise ConfigError("no such agent file or directory", str(where))

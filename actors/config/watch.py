@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,14 +54,17 @@ class Watched:
     Args:
         source: Where it comes from.
         flavors: Patches to lay over it.
+        fresh: Seconds for which a look is good; a busy server need not look for each of its requests.
 
     Attributes:
         loaded: The version in use; ``None`` before the first success.
         problem: Why the source's present content is not in use; ``None`` when it is.
     """
 
-    def __init__(self, source: Source, flavors: Sequence[str] = ()) -> None:
+    def __init__(self, source: Source, flavors: Sequence[str] = (), fresh: float = 0.0) -> None:
         self.source = source
+        self._fresh = fresh
+        self._looked = -math.inf
         self.loaded: Loaded | None = None
         self.problem: ConfigError | None = None
         self._flavors = tuple(flavors)
@@ -79,9 +83,12 @@ class Watched:
 
         Cancellation: the version in use stays.
         """
+        if self.loaded is not None and trio.current_time() - self._looked < self._fresh:
+            return self.loaded
         if self.loaded is None or not self._lock.locked():
             async with self._lock:
                 await self._look()
+                self._looked = trio.current_time()
         if self.loaded is None:
             raise self.problem or ConfigError("the file is still being written", self.source.name)
         return self.loaded

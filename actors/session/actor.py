@@ -109,11 +109,13 @@ class SessionActor(Actor[Command]):
         self._recorder: Recorder
         self._team: Team | None = None
         self._active: ActiveRun | None = None
+        self._fresh = False
         self._kept = 0
 
     async def on_start(self, ctx: Context[Command]) -> None:  # noqa: ARG002 - the base's signature
         """Rebuild the session. Raises: NotFound when it was never created or is deleted."""
         await self._load()
+        self._fresh = True
 
     async def receive(self, message: Command, ctx: Context[Command]) -> object:
         """Decide, record, answer. Raises: Rejected and its kinds, for commands that cannot be taken."""
@@ -266,6 +268,9 @@ class SessionActor(Actor[Command]):
 
     async def _catch_up(self) -> None:
         """Read again when another process has written the stream since."""
+        if self._fresh:  # read for this very message
+            self._fresh = False
+            return
         head = await self._services.log.head(self._stream)
         if head.purged or head.seq != self._recorder.stored:
             await self._load()
