@@ -176,7 +176,7 @@ class Runtime:
 
         The caller has made sure that the session exists.
         """
-        return open_follower(self.journal, self._tails, stream_of(session_id), after, _frames)
+        return open_follower(self.journal, self._tails, stream_of(session_id), after or 0, _frames)
 
     async def require_session(self, session_id: str) -> None:
         """Raise NotFound unless the session exists."""

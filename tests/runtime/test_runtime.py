@@ -173,3 +173,14 @@ async def test_closing_with_a_run_going_on_leaves_it_interrupted_or_cancelled(tm
             view = await runtime.session(session.id, "a").view()
             assert [(m.content, m.interrupted) for m in view.messages] == [("go", False), ("so far", True)]
             assert await runtime.session(session.id, "a").ask("on") == "next"
+
+
+async def test_following_without_a_number_begins_with_the_first_event(tmp_path, autojump_clock):
+    models, _ = scripted(tmp_path, say("one"))
+    agent = Agent(name="a", model="scripted/x")
+    async with open_runtime(settings(tmp_path), agents=agent, models=models) as runtime:
+        session = await runtime.create_session(title="t")
+        await session.ask("q")
+        async with session.follow() as follower:
+            frames = await follower.next()
+    assert frames[0].seq == 1
