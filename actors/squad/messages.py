@@ -12,7 +12,18 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from actors.kernel.message import Control, Request
-from actors.squad.values import Agent, BudgetConfig, Directive, Execution, Plan, Scope, Squad, TokenUsage
+from actors.squad.values import (
+    Agent,
+    BudgetConfig,
+    BudgetUsage,
+    Directive,
+    Execution,
+    Plan,
+    Scope,
+    Squad,
+    TaskStatus,
+    TokenUsage,
+)
 
 JSON = Any
 STEER_LIMIT = 8192
@@ -34,9 +45,10 @@ class ExecutionSubmitted(Event, frozen=True, tag="execution_submitted"):
 
 
 class PlanningStarted(Event, frozen=True, tag="planning_started"):
-    """The planner begins its ``iteration``-th plan, counted from 1."""
+    """The planner begins its ``iteration``-th plan, counted from 1, in the process called ``owner``."""
 
     iteration: int = 1
+    owner: str = ""
 
 
 class PlanProposed(Event, frozen=True, tag="plan_proposed"):
@@ -65,6 +77,8 @@ class ExecutionStarted(Event, frozen=True, tag="execution_started"):
 
     budget: BudgetConfig = BudgetConfig()
     agents: tuple[Agent, ...] = ()
+    planner_id: str = ""
+    owner: str = ""
 
 
 class WaveStarted(Event, frozen=True, tag="wave_started"):
@@ -156,6 +170,7 @@ class TaskRetried(Event, frozen=True, tag="task_retried"):
 
     task_id: str
     revived: tuple[str, ...] = ()
+    was: TaskStatus = "failed"
 
 
 class Steered(Event, frozen=True, tag="steered"):
@@ -177,6 +192,8 @@ class ExecutionResumed(Event, frozen=True, tag="execution_resumed"):
 
     budget: BudgetConfig = BudgetConfig()
     agents: tuple[Agent, ...] = ()
+    planner_id: str = ""
+    owner: str = ""
 
 
 class ExecutionRecovered(Event, frozen=True, tag="execution_recovered"):
@@ -196,17 +213,23 @@ class ExecutionCompleted(Event, frozen=True, tag="execution_completed"):
 
 
 class ExecutionFailed(Event, frozen=True, tag="execution_failed"):
-    """The end, with an error; ``result`` is what there is all the same."""
+    """The end, with an error, also of these tasks; ``result`` is what there is all the same."""
 
     error: str
     result: str = ""
+    task_ids: tuple[str, ...] = ()
 
 
 class ExecutionCancelled(Event, frozen=True, tag="execution_cancelled"):
-    """The end, by an operator or a limit. ``emergency`` when a squad was stopped as a whole."""
+    """The end, by an operator or a limit, also of these tasks. ``emergency`` when a squad was stopped as a whole."""
 
     reason: str = ""
     emergency: bool = False
+    task_ids: tuple[str, ...] = ()
+
+
+class RecordKept(Event, frozen=True, tag="record_kept"):
+    """The history record and the ledger are complete; nothing is left to do, ever."""
 
 
 ExecutionEvent = (
@@ -236,6 +259,7 @@ ExecutionEvent = (
     | ExecutionCompleted
     | ExecutionFailed
     | ExecutionCancelled
+    | RecordKept
 )
 """Every event of an execution's stream."""
 
@@ -272,6 +296,14 @@ class BoardHold(Struct, frozen=True):
 
 class GetExecution(Request[Execution], Control, frozen=True):
     """Answer the execution as it is now."""
+
+
+class GetUsage(Request[BudgetUsage], Control, frozen=True):
+    """Answer what the execution has used."""
+
+
+class Recover(Request[bool], Control, frozen=True):
+    """The process was started: take note of what its predecessor left; answers whether there was anything."""
 
 
 class BeginPlanning(Request[Execution], Control, frozen=True, kw_only=True):
@@ -319,10 +351,11 @@ class Resume(Request[Execution], Control, frozen=True, kw_only=True):
 
 
 class Steer(Request[Execution], Control, frozen=True, kw_only=True):
-    """Add a standing directive for the task turns to come."""
+    """Add a standing directive for the task turns to come. ``agent_ids``: the squad's agents now."""
 
     message: str
     scope: Scope = field(default_factory=Scope)
+    agent_ids: tuple[str, ...] = ()
 
 
 class SkipTask(Request[Execution], Control, frozen=True, kw_only=True):

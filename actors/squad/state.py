@@ -21,6 +21,7 @@ from actors.squad.values import (
     Plan,
     PlanStatus,
     PlanTask,
+    Squad,
     TaskCounts,
     TaskStatus,
     TokenUsage,
@@ -90,6 +91,10 @@ class ExecutionState:
         self.agent_usage: dict[str, TokenUsage] = {}
         self.budget = BudgetConfig()
         self.agents: dict[str, Agent] = {}
+        self.planner_id = ""
+        self.owner = ""
+        self.emergency = False
+        self.kept = False
         self.pause_reason = ""
         self.paused_by = ""
         self.recovered = False
@@ -107,6 +112,16 @@ class ExecutionState:
     def terminal(self) -> bool:
         """Whether it has ended."""
         return self.phase in TERMINAL
+
+    def squad(self) -> Squad:
+        """Return the squad as it was when dispatching began or was resumed."""
+        return Squad(
+            id=self.squad_id,
+            name=self.squad_name,
+            workspace_path=self.workspace,
+            agents=tuple(self.agents.values()),
+            planner_agent_id=self.planner_id or None,
+        )
 
     def running(self) -> Iterator[PlanTask]:
         """Return the tasks under way."""
@@ -211,7 +226,7 @@ class ExecutionState:
                 self.created_at = at
             case m.PlanningStarted():
                 self._enter("planning")
-                self.iteration = event.iteration
+                self.iteration, self.owner = event.iteration, event.owner
             case m.PlanProposed():
                 self._take_plan(event.plan)
                 self.planned = True
@@ -226,7 +241,7 @@ class ExecutionState:
             case m.ExecutionStarted():
                 self._enter("executing")
                 self.started_at = at
-                self._limits(event.budget, event.agents)
+                self._limits(event)
                 self._plan_status("executing")
             case m.WaveStarted():
                 self.wave, self.passing = event.wave, frozenset(event.task_ids)
@@ -241,7 +256,7 @@ class ExecutionState:
                 self._enter("executing")
                 self.pause_reason = self.paused_by = ""
                 self.recovered = False
-                self._limits(event.budget, event.agents)
+                self._limits(event)
             case m.ExecutionRecovered():
                 self._enter("paused")
                 self.recovered = True
@@ -256,11 +271,15 @@ class ExecutionState:
                 self._end("completed", at, result=event.result)
             case m.ExecutionFailed():
                 self._end("failed", at, result=event.result or None, error=event.error)
+                for task_id in event.task_ids:
+                    self._change(task_id, status="cancelled", error=event.error)
             case m.ExecutionCancelled():
                 self._end("cancelled", at, error=event.reason or None)
-                for task_id, task in self.tasks.items():
-                    if task.status not in FINISHED and task.status != "in_progress":
-                        self._change(task_id, status="cancelled", error=event.reason)
+                self.emergency = event.emergency
+                for task_id in event.task_ids:
+                    self._change(task_id, status="cancelled", error=event.reason)
+            case m.RecordKept():
+                self.kept = True
             case m.UsageCounted():
                 self._count(event)
             case (
@@ -340,9 +359,9 @@ class ExecutionState:
         if self.plan is not None:
             self.plan = msgspec.structs.replace(self.plan, status=status)
 
-    def _limits(self, budget: BudgetConfig, agents: tuple[Agent, ...]) -> None:
-        self.budget = budget
-        self.agents = {agent.id: agent for agent in agents}
+    def _limits(self, event: m.ExecutionStarted | m.ExecutionResumed) -> None:
+        self.budget, self.owner, self.planner_id = event.budget, event.owner, event.planner_id
+        self.agents = {agent.id: agent for agent in event.agents}
 
     def _applied(self, directive_id: str, task_id: str) -> None:
         directive = self.directives.get(directive_id)
