@@ -196,12 +196,12 @@ class Connection:
             await self._send(_CONTINUE)
         with trio.move_on_after(self._front.settings.body_seconds):
             while incoming.wants_more(limit):
+                if parser.failed is not None:
+                    raise parser.failed
                 data = await self.transport.receive()
                 if not data:
                     raise ClientGone
                 parser.feed(data)
-                if parser.failed is not None and incoming.wants_more(limit):
-                    raise parser.failed
         if incoming.size > limit:
             raise BodyTooLarge
         if not incoming.complete:

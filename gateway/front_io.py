@@ -29,7 +29,7 @@ class Transport:
 
     async def receive(self) -> bytes:
         """Wait for bytes; empty when the peer is done or gone. Checkpoint: always."""
-        while True:
+        while self._open:
             try:
                 await trio.lowlevel.wait_readable(self.sock)
                 return self.sock.recv(CHUNK)
@@ -37,6 +37,8 @@ class Transport:
                 continue
             except (OSError, trio.ClosedResourceError):
                 return b""
+        await trio.lowlevel.checkpoint()
+        return b""
 
     def send_now(self, data: bytes) -> int:
         """Send what the kernel takes at once and return how much; -1 when the peer is gone."""
@@ -56,7 +58,7 @@ class Transport:
         if sent == len(data):
             return True
         rest = memoryview(data)
-        while sent >= 0:
+        while sent >= 0 and self._open:
             rest = rest[sent:]
             if not rest:
                 return True

@@ -93,9 +93,7 @@ class RequestParser:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
             self.trailing = data[exc.args[0] :]
-            self.failed = HttpFailure(400)
-        except httptools.HttpParserInvalidMethodError:
-            self._fail(501)
+            self._fail(400)
         except httptools.HttpParserError:
             self._fail(400)
         if self.in_head and self._head_size > self._max_head:

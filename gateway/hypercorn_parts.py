@@ -73,12 +73,15 @@ class CheckedWSStream(WSStream):
         self._unanswered = 0
         self._size = 0
         self._refused = False
+        self._ended = trio.Event()
 
     async def handle(self, event: Event) -> None:
         """Pass an event on, the handshake without extensions."""
         if isinstance(event, Request):
             headers = [pair for pair in event.headers if pair[0].lower() != b"sec-websocket-extensions"]
             event = replace(event, headers=headers)
+        elif isinstance(event, StreamClosed):
+            self._ended.set()  # the pings' task would keep the connection for an interval more
         await super().handle(event)
 
     async def _handle_events(self) -> None:
@@ -122,12 +125,14 @@ class CheckedWSStream(WSStream):
         interval = self.config.websocket_ping_interval
         assert interval is not None
         while not self.closed:
+            with trio.move_on_after(interval):
+                await self._ended.wait()
+                return
             if self._unanswered >= _MISSED:
                 await self.send(StreamClosed(stream_id=self.stream_id))
                 return
             self._unanswered += 1
             await self._send_wsproto_event(Ping())
-            await trio.sleep(interval)
 
 
 # Both protocols look the class up in their own module at each handshake, and offer no other way to choose it.

@@ -83,6 +83,8 @@ class Socket:
         Raises:
             SocketClosed: the peer has closed, or :meth:`close` was called.
         """
+        # Hypercorn drops what is sent to a peer that is gone without waiting: a runner that only sends must notice.
+        await trio.lowlevel.checkpoint()
         if self._closed:
             raise SocketClosed
         await self._transport.send(data)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import trio
-from trio_websocket import WebSocketConnection, open_websocket
+from trio_websocket import WebSocketConnection, wrap_client_stream
 
 from gateway.endpoint import Endpoint
 from gateway.http import JSON, Reply, Request
@@ -192,10 +192,15 @@ class Server:
     @asynccontextmanager
     async def websocket(self, path: str, **headers: str) -> AsyncGenerator[WebSocketConnection]:
         extra = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-        async with open_websocket(
-            "127.0.0.1", self.port, path, use_ssl=False, extra_headers=extra, disconnect_timeout=1
-        ) as websocket:
+        # A stream of our own: the library leaves it open when the server closes first.
+        async with self.connect() as connection, trio.open_nursery() as nursery:
+            websocket = await wrap_client_stream(
+                nursery, connection.stream, f"127.0.0.1:{self.port}", path, extra_headers=extra
+            )
             yield websocket
+            with trio.move_on_after(1):
+                await websocket.aclose()
+            nursery.cancel_scope.cancel()
 
     async def ended(self) -> None:
         """Wait until the server has returned."""
