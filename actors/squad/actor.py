@@ -232,7 +232,11 @@ class ExecutionActor(Actor[Command]):
             raise NotFound(f"execution {self._id} not found")
         self._state = state
         self._mirror = Mirror(
-            state, services.store.put_tasks, services.caps, services.history_lock(state.workspace)
+            state,
+            services.store.put_tasks,
+            services.caps,
+            services.history_lock(state.workspace),
+            services.disk,
         )
         self._recorder = Recorder(services.log, state, self._mirror, services.publish, services.clock)
         self._purse = Purse(state.budget, lambda reason: self._tell(ctx, MoneySpent(reason)))
@@ -400,6 +404,7 @@ class ExecutionActor(Actor[Command]):
             count=self._count,
             record=self._record,
             facts=self._facts(),
+            disk=services.disk,
         )
         gate = Gate(ctx.gate)
         work = self._start(

@@ -17,6 +17,7 @@ from actors.squad import prompts
 from actors.squad.budget import Account, Purse
 from actors.squad.lineup import Bench, Count
 from actors.squad.ports import SquadStore
+from actors.squad.services import Disk
 from actors.squad.state import ExecutionState
 from actors.squad.tools import Change, Reports, WorkerTools, permission_rules
 from actors.squad.values import Agent, Directive, PlanTask
@@ -82,6 +83,7 @@ class Attempt:
         count: Records what was paid.
         record: Records what the attempt does.
         facts: Ids and directories.
+        disk: Touches files.
     """
 
     state: ExecutionState
@@ -94,6 +96,7 @@ class Attempt:
     count: Count
     record: Record
     facts: RunFacts
+    disk: Disk
 
     def __post_init__(self) -> None:
         self.reporter = Reporter(self.task.id, self.agent.id, self.record)
@@ -108,7 +111,7 @@ class Attempt:
             return Answer(
                 "", "error", f"agent {agent.name!r} runs in a container, which this server cannot start"
             )
-        if not await trio.to_thread.run_sync(Path(state.workspace).is_dir):
+        if not await self.disk(Path(state.workspace).is_dir):
             return Answer("", "error", f"the workspace {state.workspace} is not there")
         bank = Bank(self.store, state.squad_id, agent.id)
         memory = await self._memory(bank) if agent.memory_enabled else ""

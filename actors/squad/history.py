@@ -79,8 +79,9 @@ def narrate(state: ExecutionState, event: m.ExecutionEvent, at: float) -> list[L
 
 def _tell(state: ExecutionState, event: m.ExecutionEvent) -> list[tuple[Level, str, str]]:
     match event:
-        case m.ExecutionSubmitted():
-            return [("info", "", f"Run started: {event.request}")]
+        case m.PlanningStarted():
+            begun = "Run started" if event.iteration == 1 else f"Planning again ({event.iteration})"
+            return [("info", "", f"{begun}: {state.request}")]
         case m.PlanProposed():
             degraded = f" without the planner: {event.degraded}" if event.degraded else ""
             made = f"Plan generated with {len(event.plan.tasks)} tasks{degraded}"

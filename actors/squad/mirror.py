@@ -23,6 +23,7 @@ from actors.squad.events import SquadEvent
 from actors.squad.files import write_whole
 from actors.squad.history import LogLine, narrate
 from actors.squad.ledger import Caps, Ledger, ledger_path
+from actors.squad.services import Disk
 from actors.squad.state import ExecutionState
 from actors.squad.values import FINISHED, HistoryRecord, Plan, Task, timestamp
 
@@ -59,9 +60,13 @@ class Mirror:
         put_tasks: Writes board rows.
         caps: The ledger's.
         lock: Held while the squad's history is rewritten; one for each workspace.
+        disk: Touches files.
     """
 
-    def __init__(self, state: ExecutionState, put_tasks: PutTasks, caps: Caps, lock: trio.Lock) -> None:
+    def __init__(
+        self, state: ExecutionState, put_tasks: PutTasks, caps: Caps, lock: trio.Lock, disk: Disk
+    ) -> None:
+        self._disk = disk
         self._state = state
         self._put_tasks = put_tasks
         self._caps = caps
@@ -100,7 +105,7 @@ class Mirror:
     async def _on_disk(self, act: Callable[[], None], what: str) -> None:
         with trio.move_on_after(DISK_SECONDS) as scope:
             try:
-                await trio.to_thread.run_sync(act, abandon_on_cancel=True)
+                await self._disk(act)
             except OSError as error:
                 self._note(what, str(error))
         if scope.cancelled_caught:

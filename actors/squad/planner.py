@@ -4,9 +4,11 @@ A planner that fails, or whose answer holds no task even after one more question
 none; why is kept.
 """
 
+# ruff: noqa: D417 - docstrings of tools are written for models, who do not see the context
+
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -14,6 +16,7 @@ import msgspec
 from actors.agent.host import RunFacts
 from actors.agent.toolbox import ToolsetSpec
 from actors.kernel.gate import Gate
+from actors.models.provider import ToolCall
 from actors.squad import prompts
 from actors.squad.budget import Account, Purse
 from actors.squad.lineup import Bench, Count
@@ -24,7 +27,7 @@ from actors.squad.values import BudgetConfig, PlanTask, Squad
 from actors.squad.worker import Answer, Unwatched, WorkerHost, work
 from actors.tools.builtin.toolset import WRITES, Builtin
 from actors.tools.policy import Rules
-from actors.tools.tool import ToolError
+from actors.tools.tool import ToolContext, ToolError
 
 SHOWN = 500
 """Characters of a useless answer that the reason quotes."""
@@ -63,21 +66,29 @@ class PlanningTools(Builtin):
 
     Args:
         limit: How many tasks a plan may have.
+        calls: Every tool call of the conversation so far, in order. Calls of one message run in any order, but their
+            tasks are numbered as they were written.
     """
 
     name = "planning"
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, calls: Sequence[ToolCall]) -> None:
         super().__init__()
         self._limit = limit
-        self._made = 0
-        self.drafts: list[Draft] = []
+        self._calls = calls
+        self._drafts: dict[str, Draft] = {}
         self.offer(self.create_task, WRITES, inline=True)
         self.offer(self.update_plan, WRITES, inline=True)
+
+    @property
+    def drafts(self) -> list[Draft]:
+        """What was made, in order."""
+        return sorted(self._drafts.values(), key=lambda draft: int(draft.id[1:]))
 
     def create_task(
         self,
         title: str,
+        context: ToolContext,
         description: str = "",
         assigned_to: str = "",
         depends_on: list[str] | str | None = None,
@@ -92,20 +103,19 @@ class PlanningTools(Builtin):
             depends_on: The ids of the tasks whose results it needs.
             priority: low, medium, high or critical.
         """
-        if len(self.drafts) >= self._limit:
+        if len(self._drafts) >= self._limit:
             raise ToolError(f"the plan has {self._limit} tasks, and may not have more")
         if not title.strip():
             raise ToolError("title must not be blank")
-        self._made += 1
         draft = Draft(
-            id=f"t{self._made}",
+            id=self._id_for(context.call_id),
             title=title.strip(),
             description=description.strip(),
             agent=assigned_to,
             depends_on=_names(depends_on),
             priority=priority,
         )
-        self.drafts.append(draft)
+        self._drafts[draft.id] = draft
         return f"Created task {draft.id}."
 
     def update_plan(
@@ -127,19 +137,22 @@ class PlanningTools(Builtin):
             depends_on: The ids of the tasks whose results it needs.
             remove: Take the task out of the plan.
         """
-        for index, draft in enumerate(self.drafts):
-            if draft.id != task_id:
-                continue
-            if remove:
-                del self.drafts[index]
-                return f"Removed task {task_id}."
-            given = {"title": title, "description": description, "agent": assigned_to}
-            changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-            if depends_on is not None:
-                changes["depends_on"] = _names(depends_on)
-            self.drafts[index] = msgspec.structs.replace(draft, **changes)
-            return f"Changed task {task_id}."
-        raise ToolError(f"there is no task {task_id!r}; the plan has {[draft.id for draft in self.drafts]}")
+        draft = self._drafts.get(task_id)
+        if draft is None:
+            raise ToolError(f"there is no task {task_id!r}; the plan has {', '.join(self._drafts) or 'none'}")
+        if remove:
+            del self._drafts[task_id]
+            return f"Removed task {task_id}."
+        given = {"title": title, "description": description, "agent": assigned_to}
+        changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+        if depends_on is not None:
+            changes["depends_on"] = _names(depends_on)
+        self._drafts[task_id] = msgspec.structs.replace(draft, **changes)
+        return f"Changed task {task_id}."
+
+    def _id_for(self, call_id: str) -> str:
+        made = [call.id for call in self._calls if call.name == "create_task"]
+        return f"t{made.index(call_id) + 1 if call_id in made else len(made) + len(self._drafts) + 1}"
 
 
 async def make_tasks(
@@ -152,9 +165,9 @@ async def make_tasks(
     planner = squad.planner
     if planner is None:
         return _without(state, squad, budget, new_id, "the squad has no planner agent")
-    tools = PlanningTools(budget.max_tasks_per_plan)
     account = Account(planner.id)
     host = WorkerHost(desk.facts, Rules(), Unwatched())
+    tools = PlanningTools(budget.max_tasks_per_plan, host.calls)
     last = tuple(state.tasks.values()) if state.feedback else ()
     answer = await work(
         lambda: desk.bench.team(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -16,6 +16,8 @@ from actors.squad.events import SquadEvent
 from actors.squad.ledger import Caps
 from actors.squad.lineup import Bench
 from actors.squad.ports import SquadStore
+
+T = TypeVar("T")
 
 
 class Owners(Protocol):
@@ -28,6 +30,19 @@ class Owners(Protocol):
 
     def alive(self, owner: str) -> bool:
         """Whether the process called ``owner`` still runs."""
+        ...
+
+
+async def in_thread(act: Callable[[], T]) -> T:
+    """Touch the disk in a thread, which is left to itself on cancellation."""
+    return await trio.to_thread.run_sync(act, abandon_on_cancel=True)
+
+
+class Disk(Protocol):
+    """How files are touched."""
+
+    async def __call__(self, act: Callable[[], T], /) -> T:
+        """Return what ``act`` returns. Raises: what it raises."""
         ...
 
 
@@ -48,6 +63,7 @@ class ExecutionServices:
         data_dir: Where tools keep files of their own.
         env: Environment for tools.
         new_id: Makes ids of plans, tasks and directives.
+        disk: Touches the workspaces' files.
     """
 
     log: EventLog
@@ -62,3 +78,4 @@ class ExecutionServices:
     data_dir: Path
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     new_id: Callable[[], str] = new_uuid
+    disk: Disk = in_thread

@@ -80,6 +80,7 @@ class WorkerHost:
         self._cost = 0.0
         self.text = ""
         self.error = ""
+        self.calls: list[ToolCall] = []
 
     @property
     def stopped(self) -> str:
@@ -205,6 +206,7 @@ class WorkerHost:
         match event:
             case ev.AssistantMessageAdded():
                 self._cost += event.cost
+                self.calls += event.tool_calls
                 if event.content.strip():
                     self.text = event.content
             case ev.StepStarted():
