@@ -145,6 +145,8 @@ class ExecutionActor(Actor[Command]):
             return await self._receive(message, ctx)
         except (StorageFailed, SequenceConflict):
             self._stop_work("the execution is being read again")
+            self._attempts.clear()
+            self._side = None
             await self._load(ctx)
             raise
 
@@ -358,7 +360,6 @@ class ExecutionActor(Actor[Command]):
         )
 
     async def _plan_made(self, message: PlanMade, ctx: Context[Command]) -> None:
-        self._side = None
         state, services = self._state, self._services
         if state.phase != "planning" or state.iteration != message.iteration:
             return
@@ -405,6 +406,7 @@ class ExecutionActor(Actor[Command]):
             record=self._record,
             facts=self._facts(),
             disk=services.disk,
+            number=event.attempt,
         )
         gate = Gate(ctx.gate)
         work = self._start(
@@ -419,7 +421,9 @@ class ExecutionActor(Actor[Command]):
 
     async def _attempt_ended(self, message: AttemptEnded, ctx: Context[Command]) -> None:
         state, task_id = self._state, message.task_id
-        self._attempts.pop(task_id, None)
+        current = self._attempts.get(task_id)
+        if current is not None and current[0].number == message.attempt:
+            del self._attempts[task_id]
         task = state.tasks.get(task_id)
         if task is None or task.status != "in_progress" or state.runs[task_id].attempts != message.attempt:
             return  # the execution has ended, or was read again; what comes late is dropped
@@ -446,7 +450,6 @@ class ExecutionActor(Actor[Command]):
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def _put_together(self, message: PutTogether, ctx: Context[Command]) -> None:
-        self._side = None
         state = self._state
         if state.phase != "aggregating":
             return
@@ -490,6 +493,8 @@ class ExecutionActor(Actor[Command]):
 
         def ended(outcome: Outcome[T]) -> Command:
             switch.discard(work)
+            if self._side is work:
+                self._side = None
             return done(outcome)
 
         work = ctx.start_work(act, argument, done=ended, gate=gate, name=f"{self._id}/{name}")

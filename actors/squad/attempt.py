@@ -84,6 +84,7 @@ class Attempt:
         record: Records what the attempt does.
         facts: Ids and directories.
         disk: Touches files.
+        number: Which attempt it is, counted from 1.
     """
 
     state: ExecutionState
@@ -97,6 +98,7 @@ class Attempt:
     record: Record
     facts: RunFacts
     disk: Disk
+    number: int
 
     def __post_init__(self) -> None:
         self.reporter = Reporter(self.task.id, self.agent.id, self.record)

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 import trio
 
-from actors.errors import ActorsError
+from actors.errors import Rejected
 from actors.squad.values import BudgetConfig
 
 
-class BudgetSpent(ActorsError):
+class BudgetSpent(Rejected):
     """A limit is reached: the call must not be made."""
 
     code = "budget_exceeded"
