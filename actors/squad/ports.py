@@ -64,6 +64,10 @@ class LiveExecutions(Protocol):
         """Return the most advanced live execution's state, else ``idle``."""
         ...
 
+    async def squad_statuses(self) -> Mapping[str, SquadStatus]:
+        """Return the state of each squad that is not idle."""
+        ...
+
     async def usage(self, squad_id: str) -> BudgetUsage:
         """Return what its live executions have used, with the limits."""
         ...
