@@ -19,7 +19,7 @@ from actors.agent.host import RunFacts
 from actors.agent.messages import ApprovalDecided, ElicitationAnswered
 from actors.agent.run import opening_events, run_agent
 from actors.agent.team import Team, open_team
-from actors.errors import Conflict, NotFound
+from actors.errors import Conflict, Invalid, NotFound
 from actors.ids import new_id
 from actors.journal.log import SequenceConflict
 from actors.kernel import Actor, Context, Control, Gate, Outcome, Work
@@ -357,7 +357,7 @@ class SessionActor(Actor[Command]):
         wanted = state.agent if state.source else message.agent
         if wanted and wanted not in team.agents:
             if not state.source:
-                raise NotFound(f"agent not found: {wanted}")
+                raise Invalid(f"agent not found: {wanted}")
             wanted = ""
         return team, wanted or team.default
 

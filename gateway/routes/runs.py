@@ -110,7 +110,11 @@ async def _run(request: Request, runtime: Runtime) -> Answer:
         headers=_forwardable(request),
     )
     session = runtime.session(found)
-    accepted = await session.start_run(start)
+    try:
+        accepted = await session.start_run(start)
+    except Invalid as error:
+        # A bad agent file, an agent it lacks, or a bad model reference: the contract's 500, not a fault of the body.
+        raise HttpFailure(500, f"failed to run session: {error.message}") from None
     keep = (
         request.headers.get("x-on-disconnect", "").lower() == "continue"
         or not runtime.settings.cancel_on_disconnect
@@ -231,7 +235,7 @@ _RUNS = tuple(
         body=RunBody,
         body_rule=RUN_BODY,
         reply=Stream(),
-        errors=(Conflict, NotFound, Invalid),
+        errors=(Conflict, NotFound),
         tag=TAG,
     )
     for rest in ("{agent}", "{agent}/{name}")
