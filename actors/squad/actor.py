@@ -38,12 +38,12 @@ from actors.squad import codec, decide, schedule
 from actors.squad import messages as m
 from actors.squad.announce import announce
 from actors.squad.attempt import Attempt, result_of
-from actors.squad.budget import Account, Purse, total_spent
 from actors.squad.events import SquadEvent
 from actors.squad.history import history_record
 from actors.squad.mirror import Mirror
 from actors.squad.plan import make_plan
 from actors.squad.planner import Desk, Planned, make_tasks, put_together
+from actors.squad.purse import Account, Purse, total_spent
 from actors.squad.recorder import Recorder, Step, StorageFailed
 from actors.squad.services import ExecutionServices
 from actors.squad.state import ExecutionState

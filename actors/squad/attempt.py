@@ -14,9 +14,9 @@ from actors.errors import ActorsError
 from actors.kernel.gate import Gate
 from actors.squad import messages as m
 from actors.squad import prompts
-from actors.squad.budget import Account, Purse
 from actors.squad.lineup import Bench, Count
 from actors.squad.ports import SquadStore
+from actors.squad.purse import Account, Purse
 from actors.squad.services import Disk
 from actors.squad.state import ExecutionState
 from actors.squad.tools import Change, Reports, WorkerTools, permission_rules

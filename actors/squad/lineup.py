@@ -23,7 +23,7 @@ from actors.models.provider import (
     Provider,
     Usage,
 )
-from actors.squad.budget import Account, BudgetSpent, Purse
+from actors.squad.purse import Account, BudgetSpent, Purse
 from actors.squad.values import Agent, BudgetConfig
 
 JSON = Any
@@ -160,7 +160,7 @@ class PayingBinder:
 
 
 class PayingProvider:
-    """A model whose calls wait for their reservation; see :mod:`actors.squad.budget`."""
+    """A model whose calls wait for their reservation; see :mod:`actors.squad.purse`."""
 
     def __init__(self, model: BoundModel, purse: Purse, account: Account, count: Count) -> None:
         self.name = model.provider.name

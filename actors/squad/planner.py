@@ -18,10 +18,10 @@ from actors.agent.toolbox import ToolsetSpec
 from actors.kernel.gate import Gate
 from actors.models.provider import ToolCall
 from actors.squad import prompts
-from actors.squad.budget import Account, Purse
 from actors.squad.lineup import Bench, Count
 from actors.squad.plan import Draft, fallback, repair
 from actors.squad.plantext import read_drafts
+from actors.squad.purse import Account, Purse
 from actors.squad.state import ExecutionState
 from actors.squad.values import BudgetConfig, PlanTask, Squad
 from actors.squad.worker import Answer, Unwatched, WorkerHost, work

@@ -22,7 +22,7 @@ from actors.agent.transcript import Transcript
 from actors.errors import ActorsError, Unsupported
 from actors.kernel.gate import Gate
 from actors.models.provider import Message, ToolCall
-from actors.squad.budget import Account
+from actors.squad.purse import Account
 from actors.tools.policy import Rules
 from actors.tools.tool import Definition, Elicitation, ElicitationReply
 

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from actors.models.provider import ModelRequest, Usage
-from actors.squad.budget import Account, BudgetSpent, Purse, total_spent
+from actors.squad.purse import Account, BudgetSpent, Purse, total_spent
 from actors.squad.values import BudgetConfig
 from actors.testing.model import Answer, call, say
 from tests.squad.kit import Team, open_engine, wait_phase
