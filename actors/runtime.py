@@ -16,6 +16,8 @@ from msgspec import structs
 
 from actors.agent.titles import generate_title
 from actors.agents import Agent, Agents
+from actors.auth.keys import Keys
+from actors.auth.queries import KeyRows
 from actors.errors import ActorsError, NotFound
 from actors.groups import ungrouped
 from actors.ids import wall_clock
@@ -38,7 +40,7 @@ from actors.session.create import (
     stream_of,
 )
 from actors.session.flusher import Flusher
-from actors.session.messages import PlanChanged, SessionView, Template
+from actors.session.messages import HistoryMessage, PlanChanged, SessionView, Template
 from actors.session.queries import SessionRow, SessionRows
 from actors.session.services import Bound, Owners, SessionServices
 from actors.session.session import Session
@@ -61,6 +63,7 @@ class Runtime:
         models: The language-model providers.
         agents: The agent sources: files, directories, and agents made in Python.
         system: The actors.
+        keys: The access keys of the API.
         bound: The sessions that ran in this process.
         started_at: Seconds since the epoch.
     """
@@ -79,6 +82,7 @@ class Runtime:
         self.journal = journal
         self.models = models
         self.agents = agents
+        self.keys = Keys(journal, clock)
         self.started_at = clock()
         self.system: System
         self._tails = tails
@@ -119,12 +123,19 @@ class Runtime:
         )
         return Session(view.id, self, source, agent_name)
 
-    async def create(self, template: Template, *, session_id: str = "") -> SessionView:
-        """Create a session and return it as it is stored. Raises as :meth:`create_session`."""
+    async def create(
+        self, template: Template, *, session_id: str = "", history: Sequence[HistoryMessage] = ()
+    ) -> SessionView:
+        """Create a session, which may begin with a history, and return it as it is stored.
+
+        Raises as :meth:`create_session`.
+        """
         settings = self.settings
         directory = checked_working_dir(template.working_dir, settings.working_dir_root, settings.working_dir)
         checked = structs.replace(template, working_dir=directory)
-        return await create_session(self.journal, self._clock(), checked, session_id=session_id)
+        return await create_session(
+            self.journal, self._clock(), checked, session_id=session_id, history=history
+        )
 
     def session(self, session_id: str, agent: str = "", agent_name: str = "") -> Session:
         """Return a handle on a session; whether it exists shows at the first call."""
@@ -252,6 +263,7 @@ async def open_runtime(
         stack.enter_context(ungrouped())
         journal, owners = await _open_journal(stack, settings)
         journal.register(SessionRows())
+        journal.register(KeyRows())
         models = models or Models(settings.environment, settings.data_dir)
         stack.push_async_callback(models.aclose)
         tails = await stack.enter_async_context(open_tails(journal))

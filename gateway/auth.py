@@ -1,70 +1,12 @@
-"""Who may ask, and from where: credentials, and the Host and Origin checks against hostile web pages."""
+"""From where may be asked: the Host, Origin and fetch checks against hostile web pages."""
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from gateway.errors import HttpFailure
-from gateway.http import Principal, Request
-
-ALL_SCOPES = frozenset({"agent_read", "agent_write", "admin"})
-
-
-class Authenticator(Protocol):
-    """Finds out who asks, from the head alone: it runs before the body is read."""
-
-    async def authenticate(self, request: Request) -> Principal:
-        """Return who asks.
-
-        Raises:
-            HttpFailure: 401, with the text the contract wants.
-        """
-        ...
-
-
-class Open:
-    """No credentials: everybody who gets past the Host and Origin checks may do everything."""
-
-    async def authenticate(self, request: Request) -> Principal:  # noqa: ARG002
-        """Return the local principal."""
-        return LOCAL
-
-
-LOCAL = Principal("local", ALL_SCOPES)
-
-
-class BearerToken:
-    """One shared token that grants everything (sessions contract 1.1)."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
-
-    async def authenticate(self, request: Request) -> Principal:
-        """Return the token's principal; the comparison takes the same time wherever a wrong token differs."""
-        header = request.headers.get("authorization", "")
-        if not header:
-            raise unauthorized("missing Authorization header")
-        if not header.startswith("Bearer "):
-            raise unauthorized("invalid Authorization header format")
-        if not hmac.compare_digest(header[7:].encode(), self._token):
-            raise unauthorized("invalid token")
-        return TOKEN_HOLDER
-
-
-TOKEN_HOLDER = Principal("token", ALL_SCOPES)
-
-
-def unauthorized(message: str) -> HttpFailure:
-    """Return the 401 with a text."""
-    return HttpFailure(401, message, headers=(("WWW-Authenticate", "Bearer"),))
-
-
-def authenticator(token: str) -> Authenticator:
-    """Return the authenticator for a token; an empty one opens the door."""
-    return BearerToken(token) if token else Open()
+from gateway.http import Request
 
 
 class Guard:
@@ -102,6 +44,19 @@ class Guard:
             origin = request.headers.get("origin")
             if origin is not None and not self._is_own_origin(origin.lower(), host.lower()):
                 raise HttpFailure(403, "origin not allowed")
+
+    def check_fetch(self, request: Request) -> None:
+        """Refuse what another page made the browser send along with our cookie.
+
+        Called for requests known by a cookie that change state or open a socket, after :meth:`check`. A browser
+        too old to say where a request comes from is held off by the cookie's ``SameSite``.
+
+        Raises:
+            HttpFailure: 403.
+        """
+        site = request.headers.get("sec-fetch-site", "same-origin")
+        if "origin" not in request.headers and site not in ("same-origin", "none"):
+            raise HttpFailure(403, "origin not allowed")
 
     def _is_ours(self, host: str) -> bool:
         if host in self._known:

@@ -1,7 +1,7 @@
 """The one adapter between a door and a handler: checks, decoding, errors and measurement.
 
-The order is the contract's: Host and Origin, body limit as claimed, credentials, path and method, scope,
-body, decoding, handler. This is one of the four places that catch ``Exception``; nothing here catches
+The order is the contract's: Host and Origin, body limit as claimed, credentials, hidden pages, path and method,
+scope, body, decoding, handler. This is one of the four places that catch ``Exception``; nothing here catches
 ``Cancelled``.
 """
 
@@ -17,13 +17,15 @@ import trio
 from msgspec import structs
 
 from actors.kernel.errors import ActorStopped
-from gateway.auth import Authenticator, Guard, authenticator
+from gateway.auth import Guard
 from gateway.closing import Closing
+from gateway.credentials import Authenticator, Credentials
 from gateway.decode import decode_body, decode_params
 from gateway.dialect import Dialect, dialect_of
 from gateway.errors import BodyTooLarge, ClientGone, Failure, HttpFailure, bug, expected
+from gateway.hiding import Hiding
 from gateway.http import JSON_TYPE, Answer, ByteSource, Reply, Request, Response, StreamReply
-from gateway.metrics import Metrics
+from gateway.metrics import Metrics, Statistics
 from gateway.route import Match, MethodNotAllowed, Route, Scope, SocketRunner, Table
 from gateway.settings import Settings
 
@@ -45,9 +47,11 @@ class Endpoint:
         runtime: Handed to the handlers; never looked into.
         settings: Limits, token, hosts and origins.
         metrics: Where requests are counted.
-        auth: Replaces the token check of the settings.
+        auth: Replaces the check of the settings' credentials and the runtime's access keys.
 
     Attributes:
+        auth: Who asks, and logins.
+        hiding: The pages an administrator has hidden.
         closing: Where streams and sockets that a door serves by itself ask to be told that the server stops.
     """
 
@@ -64,9 +68,12 @@ class Endpoint:
         self.settings = settings or Settings()
         self.metrics = metrics or Metrics()
         self.closing = Closing()
-        self._auth = auth or authenticator(self.settings.auth_token)
-        if (system := getattr(runtime, "system", None)) is not None:
-            self.metrics.observe("greenroom_actors", lambda: structs.asdict(system.statistics()))
+        self.auth = auth or Credentials(self.settings, getattr(runtime, "keys", None))
+        self.hiding = Hiding(self.settings.hidden_pages)
+        for name, part in (("actors", "system"), ("journal", "journal")):
+            statistics = getattr(getattr(runtime, part, None), "statistics", None)
+            if statistics is not None:
+                self.metrics.observe(f"greenroom_{name}", _figures(statistics))
         self._guard = Guard(self.settings.allowed_hosts, self.settings.allowed_origins)
 
     @property
@@ -118,6 +125,7 @@ class Endpoint:
     async def admit_socket(self, request: Request) -> SocketRunner | Response:
         """Return what runs the socket, or the refusal to send instead of an upgrade."""
         row: Route | None = None
+        request.server = self
         try:
             match = await self._admit(request, 0, socket=True)
             row = match.route
@@ -132,7 +140,8 @@ class Endpoint:
 
     async def _admit(self, request: Request, length: int, *, socket: bool = False) -> Match:
         """Check everything that the head alone can tell."""
-        self._guard.check(request, changes=socket or request.method not in ("GET", "HEAD", "OPTIONS"))
+        changes = socket or request.method not in ("GET", "HEAD", "OPTIONS")
+        self._guard.check(request, changes=changes)
         match: Match | None = None
         refused: MethodNotAllowed | None = None
         try:
@@ -142,7 +151,10 @@ class Endpoint:
         if length > self._limit(match.route if match else None):
             raise BodyTooLarge
         if match is None or match.route.scope is not Scope.PUBLIC:
-            request.principal = await self._auth.authenticate(request)
+            request.principal = await self.auth.authenticate(request)
+            if changes and request.principal.by_cookie:
+                self._guard.check_fetch(request)
+        self.hiding.check_path(request.path)
         if refused is not None:
             raise HttpFailure(405, headers=(("Allow", ", ".join(refused.allow)),))
         if match is None:
@@ -187,6 +199,10 @@ class Endpoint:
                 yield source
         finally:
             self.metrics.streams.dec()
+
+
+def _figures(statistics: Callable[[], Any]) -> Statistics:
+    return lambda: structs.asdict(statistics())
 
 
 def encode_reply(reply: Reply) -> Response:

@@ -17,10 +17,17 @@ JSON_TYPE = "application/json"
 
 
 class Principal(Struct, frozen=True):
-    """Who asks. ``scopes`` holds the values of :class:`gateway.route.Scope` that the credential grants."""
+    """Who asks.
+
+    Attributes:
+        name: For logs.
+        scopes: The values of :class:`gateway.route.Scope` that the credential grants.
+        by_cookie: The browser sent the credential by itself, whichever page made the request.
+    """
 
     name: str
     scopes: frozenset[str]
+    by_cookie: bool = False
 
 
 class Request:

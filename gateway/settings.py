@@ -12,6 +12,10 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     Attributes:
         auth_token: Bearer token every route but ``/health`` and ``/ready`` asks for; empty for none.
+        require_auth: Ask for a credential even where nothing else makes it necessary.
+        master_key: A credential that grants everything; empty for none. With one, listeners that other machines can
+            reach ask for a credential.
+        hidden_pages: Page ids, e.g. ``/squad``, whose routes and tools are refused.
         max_request_size: Largest body, unless a row has its own limit; 0 or less for 1 MiB.
         allowed_hosts: ``Host`` names accepted besides loopback names; they also bind non-loopback listeners.
         allowed_origins: Origins that may change state or open sockets besides the server's own.
@@ -30,6 +34,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     """
 
     auth_token: str = ""
+    require_auth: bool = False
+    master_key: str = ""
+    hidden_pages: tuple[str, ...] = ()
     max_request_size: int = MIB
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()

@@ -121,6 +121,20 @@ def serve() -> None:
     "--auth-token", envvar="GREENROOM_AUTH_TOKEN", metavar="TOKEN", help="Bearer token clients must send."
 )
 @click.option("--no-auth", is_flag=True, help="Serve other machines without a token, deliberately.")
+@click.option("--require-auth", is_flag=True, help="Ask for a credential on loopback addresses, too.")
+@click.option(
+    "--master-key",
+    envvar="GREENROOM_MASTER_KEY",
+    metavar="KEY",
+    help="Credential that grants everything, for issuing access keys; other machines must send one then.",
+)
+@click.option(
+    "--hide-page",
+    "hidden_pages",
+    multiple=True,
+    type=click.Choice(["/squad"]),
+    help="Refuse a page's routes and tools.",
+)
 @click.option(
     "--max-request-size",
     type=int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.route import Route, Table
-from gateway.routes import agents, operations, runs, sessions
+from gateway.routes import agents, auth, operations, runs, sessions
 
-ROUTES: tuple[Route, ...] = (*agents.ROUTES, *sessions.ROUTES, *runs.ROUTES, *operations.ROUTES)
+ROUTES: tuple[Route, ...] = (*agents.ROUTES, *sessions.ROUTES, *runs.ROUTES, *operations.ROUTES, *auth.ROUTES)
 TABLE = Table(ROUTES)

@@ -63,7 +63,8 @@ async def _metrics(request: Request, _: Runtime) -> Reply:
 
 async def _openapi(request: Request, _: Runtime) -> Reply:
     server = request.server
-    secured = bool(server.settings.auth_token)
+    settings = server.settings
+    secured = bool(settings.auth_token or settings.master_key or settings.require_auth)
     return Reply(openapi.document(server.table.routes, version("greenroom"), secured=secured))
 
 

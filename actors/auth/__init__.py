@@ -1,0 +1,1 @@
+"""Access keys: who may use this server's API, and for what. Knows no HTTP."""
