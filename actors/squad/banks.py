@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import trio
@@ -20,6 +20,7 @@ from actors.squad.requests import MemoryHit, MemoryInitialized, MemoryPage, Writ
 from actors.squad.values import Agent, Squad
 
 JSON = Any
+T = TypeVar("T")
 FOLDER = "memory"
 INDEX = "index.json"
 FILE_LIMIT = 8 * 1024 * 1024
@@ -176,7 +177,7 @@ class MemoryBanks:
         self._locks.pop(squad_id, None)
 
 
-async def _on_disk(act: Callable[[], Any]) -> Any:
+async def _on_disk(act: Callable[[], T]) -> T:
     try:
         return await trio.to_thread.run_sync(act)
     except OSError as error:

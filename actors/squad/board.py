@@ -53,7 +53,7 @@ class Board:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def rows(self) -> Sequence[Task]:
+    def rows(self) -> tuple[Task, ...]:
         """Return every row, oldest first."""
         return tuple(self._rows.values())
 
@@ -87,7 +87,7 @@ class Board:
 
     def summary(self, squad_id: str) -> TaskSummary:
         """Return how many rows are in which state."""
-        by_status = {status: self._counts[status] for status in STATES}
+        by_status: dict[str, int] = {status: self._counts[status] for status in STATES}
         return TaskSummary(squad_id=squad_id, total=len(self._rows), by_status=by_status)
 
     def graph(self) -> TaskGraph:

@@ -127,7 +127,9 @@ class Boards:
         for freed in change.rows:
             await self._tell(freed, events.TASK_UPDATED, title=freed.title, status=freed.status)
 
-    async def set_status(self, squad_id: str, task_id: str, status: TaskStatus) -> Task:
+    async def set_status(  # noqa: ASYNC128 - a task's status, not trio's
+        self, squad_id: str, task_id: str, status: TaskStatus
+    ) -> Task:
         """Move a task to a state. Raises: as :meth:`Board.set_status`; Unavailable."""
         now = self._now()
         return await self._move(squad_id, task_id, lambda board: board.set_status(task_id, status, now=now))

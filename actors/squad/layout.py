@@ -179,9 +179,10 @@ def read_manifest(path: Path) -> tuple[ManifestHead, JSON]:
         raw = msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise Invalid(f"the manifest in {path} cannot be read: {error}") from error
-    config = raw.get("config", raw)
-    if not isinstance(config, dict):
-        raise Invalid(f"the manifest in {path} holds no squad")
+    try:
+        config = msgspec.convert(raw.get("config", raw), dict[str, Any])
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the manifest in {path} holds no squad: {error}") from error
     head = {
         "squadId": raw.get("squadId") or config.get("id") or "",
         "squadName": raw.get("squadName") or config.get("name") or "",

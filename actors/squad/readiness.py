@@ -55,14 +55,14 @@ def _verdict(agent: Agent, models: Models, default_model: str) -> AgentReadiness
     try:
         models.resolve(ref)
     except ActorsError as error:
-        served, message = False, error.message
+        problem: str | None = error.message
     else:
-        served, message = True, None
+        problem = None
     return AgentReadiness(
         agent_id=agent.id,
         agent_name=agent.name,
         model_id=ref,
-        model_served=served,
+        model_served=problem is None,
         available=True,
-        message=message,
+        message=problem,
     )

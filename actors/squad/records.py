@@ -115,15 +115,17 @@ class SquadRecords:
         disk.write_json(self._directory, name.split("/"), value)
 
     async def _load(self) -> None:
+        if not self._loaded:
+            async with self._loading:
+                await self._load_once()
+
+    async def _load_once(self) -> None:
         if self._loaded:
             return
-        async with self._loading:
-            if self._loaded:
-                return
-            squads, damaged, index = await _on_disk(partial(_read_all, self._directory))
-            self._squads, self._damaged, self._loaded = squads, damaged, True
-            if index != self._index():
-                await self._write_index()
+        squads, damaged, index = await _on_disk(partial(_read_all, self._directory))
+        self._squads, self._damaged, self._loaded = squads, damaged, True
+        if index != self._index():
+            await self._write_index()
 
     def _index(self) -> JSON:
         rows = [summary(squad) for squad in self._squads.values()]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -31,14 +31,15 @@ from actors.squad.requests import (
     InstallTemplate,
     RegistrySource,
     Verification,
-    Wire,
 )
 from actors.squad.templates import FILE_LIMIT, Templates, parse
+from actors.squad.values import Wire
 from actors.tools.egress import Egress
 from actors.tools.tool import ToolError
 from actors.tools.workspace import Workspace, read_bytes
 
 JSON = Any
+T = TypeVar("T")
 SOURCES = "sources.json"
 INDEX = "index.json"
 FETCH_SECONDS = 30.0
@@ -300,7 +301,7 @@ def _read_sources(directory: Path) -> tuple[RegistrySource, ...]:
         raise Unavailable(f"the list of sources cannot be read: {error}") from error
 
 
-async def _on_disk(act: Callable[[], Any]) -> Any:
+async def _on_disk(act: Callable[[], T]) -> T:
     try:
         return await trio.to_thread.run_sync(act)
     except OSError as error:

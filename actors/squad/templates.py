@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import trio
@@ -22,11 +22,14 @@ from actors.squad.requests import SaveAsTemplate, Template, TemplateAgent
 from actors.squad.values import Squad, ToolConfig
 
 JSON = Any
+T = TypeVar("T")
 SCHEMA_VERSION = 2
 """The newest form of a template that is understood. Form 1 has no ``toolConfig`` and no ``modelPreferences``."""
 CATEGORIES = ("development", "content", "research", "review", "custom")
 ID_LENGTH = 200
 NAME_LENGTH = 200
+UNNAMED = "user-"
+"""The id of a template that brings none; it gets one when it is stored."""
 DESCRIPTION_LENGTH = 5000
 AGENTS_LIMIT = 50
 PROMPT_LENGTH = 50_000
@@ -39,7 +42,7 @@ logger = logging.getLogger("greenroom.squad")
 @cache
 def builtins() -> tuple[Template, ...]:
     """Return the templates that come with the program."""
-    folder = resources.files(__package__) / "teams"
+    folder = resources.files("actors.squad") / "teams"
     files = sorted(
         (file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda file: file.name
     )
@@ -62,10 +65,9 @@ def validate(raw: JSON) -> Template:
     Raises:
         Invalid: it breaks a rule; the message names the field.
     """
-    if isinstance(raw, dict) and not raw.get("id"):
-        raw = {**raw, "id": "user-"}
     try:
-        template = msgspec.convert(raw, Template)
+        fields = msgspec.convert(raw, dict[str, Any])
+        template = msgspec.convert({**fields, "id": fields.get("id") or UNNAMED}, Template)
     except msgspec.ValidationError as error:
         raise Invalid(f"template: {error}") from error
     if template.schema_version > SCHEMA_VERSION:
@@ -152,7 +154,7 @@ class Templates:
             Unavailable: the disk refuses.
         """
         template = validate(raw)
-        if template.id == "user-" or any(template.id.casefold() == each.id.casefold() for each in builtins()):
+        if template.id == UNNAMED or any(template.id.casefold() == each.id.casefold() for each in builtins()):
             template = replace(template, id=f"user-{self._new_id()}")
         if source_url is not None:
             template = replace(template, source_url=source_url, installed_at=installed_at)
@@ -189,14 +191,13 @@ class Templates:
         return template
 
     async def _load(self) -> dict[str, Template]:
-        if self._stored is None:
-            async with self._lock:
-                if self._stored is None:
-                    self._stored = await _on_disk(partial(_read_all, self._directory))
-        return self._stored
+        async with self._lock:
+            if self._stored is None:
+                self._stored = await _on_disk(partial(_read_all, self._directory))
+            return self._stored
 
 
-async def _on_disk(act: Callable[[], Any]) -> Any:
+async def _on_disk(act: Callable[[], T]) -> T:
     try:
         return await trio.to_thread.run_sync(act)
     except OSError as error:
