@@ -45,6 +45,8 @@ from actors.session.queries import SessionRow, SessionRows
 from actors.session.services import Bound, Owners, SessionServices
 from actors.session.session import Session
 from actors.settings import Settings
+from actors.squad.queries import ExecutionRows
+from actors.squads import build_squads, execution_kind
 from actors.tools.jobs import open_jobs
 from actors.tools.plans import PlanChange, Plans
 from actors.tools.registry import Deps
@@ -64,6 +66,8 @@ class Runtime:
         agents: The agent sources: files, directories, and agents made in Python.
         system: The actors.
         keys: The access keys of the API.
+        squads: The squads' engine: what they execute.
+        squad_store: Their stored resources: records, workspaces, boards, memories, templates.
         bound: The sessions that ran in this process.
         started_at: Seconds since the epoch.
     """
@@ -83,6 +87,7 @@ class Runtime:
         self.models = models
         self.agents = agents
         self.keys = Keys(journal, clock)
+        self.squad_store, self.squads = build_squads(settings, journal, models, owners, clock)
         self.started_at = clock()
         self.system: System
         self._tails = tails
@@ -264,6 +269,7 @@ async def open_runtime(
         journal, owners = await _open_journal(stack, settings)
         journal.register(SessionRows())
         journal.register(KeyRows())
+        journal.register(ExecutionRows())
         models = models or Models(settings.environment, settings.data_dir)
         stack.push_async_callback(models.aclose)
         tails = await stack.enter_async_context(open_tails(journal))
@@ -297,9 +303,14 @@ async def open_runtime(
             "session": Kind(
                 lambda address: SessionActor(address.key, services), idle_after=settings.idle_after
             ),
+            "execution": execution_kind(runtime.squads, settings.idle_after),
         }
         runtime.system = await stack.enter_async_context(open_system(kinds, grace=CLOSE_GRACE))
+        runtime.squads.system = runtime.system
         nursery.start_soon(runtime.recover, name="recovery")
+        nursery.start_soon(runtime.squads.recover, name="squad recovery")
+        nursery.start_soon(runtime.squads.run, name="squad activity")
+        nursery.start_soon(runtime.squad_store.run, name="squad boards")
         yield runtime
 
 

@@ -26,6 +26,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         working_dir_root: If set, every session's directory must lie in it.
         environment: Variables for keys, ``${env.NAME}`` and child processes.
         idle_after: Seconds after which an idle session's actor gives its memory back.
+        squad_executions: How many executions of one squad may be live at once.
+        ledger_events: Events after which an execution's ledger is cut off.
+        ledger_bytes: Bytes after which it is.
         cancel_on_disconnect: Whether a client that leaves a run's own stream cancels the run.
     """
 
@@ -36,6 +39,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     working_dir_root: str = ""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     idle_after: float = 30.0
+    squad_executions: int = 5
+    ledger_events: int = 10_000
+    ledger_bytes: int = 8 << 20
     cancel_on_disconnect: bool = True
 
     @classmethod
