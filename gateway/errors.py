@@ -15,6 +15,7 @@ from actors import errors
 from actors.errors import ActorsError
 from actors.journal.log import JournalCorrupt
 from actors.kernel.errors import ActorCrashed
+from actors.squad.refusals import NotText, TooLarge
 from actors.tools.tool import ToolError
 from gateway.http import Headers
 
@@ -31,6 +32,8 @@ STATUS: dict[type[ActorsError], int] = {
     ActorCrashed: 500,
     JournalCorrupt: 503,
     ToolError: 500,
+    TooLarge: 413,
+    NotText: 415,
 }
 """Expected failure → status. A class that is not here has the status of its nearest base that is."""
 

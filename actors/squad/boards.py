@@ -185,6 +185,8 @@ class Boards:
                 except OSError as error:
                     raise Unavailable(f"the board of squad {squad.id} cannot be read: {error}") from error
                 found = self._open[squad.id] = _Open(Board(rows), root)
+                if rows:
+                    self._note(squad.id, found)  # the index may have been left behind by another process
             self._open.move_to_end(squad.id)
         self._forget()
         return found
@@ -229,7 +231,10 @@ class Boards:
         )
         opened.board.apply(change)
         opened.deleted.update(row.id for row in change.removed)
-        self._stale[squad.id] = opened
+        self._note(squad.id, opened)
+
+    def _note(self, squad_id: str, opened: _Open) -> None:
+        self._stale[squad_id] = opened
         self._wake.set()
 
     async def run(self) -> None:
