@@ -155,7 +155,7 @@ class Runtime:
         """
         async with self._fork_lock:
             parent = await self.session(session_id).view()
-            history = fork_prefix(parent, user_message_index)
+            history, subs = fork_prefix(parent, user_message_index)
             base = fork_base(parent.title)
             titles = await self.journal.query(partial(queries.titles_of_forks, base=base))
             template = structs.replace(
@@ -172,6 +172,7 @@ class Runtime:
                 template,
                 forked_from=session_id,
                 history=history,
+                subs=subs,
             )
 
     async def list_sessions(self, limit: int = -1, offset: int = 0) -> Sequence[SessionRow]:
@@ -253,7 +254,7 @@ async def open_runtime(
 
     Args:
         settings: How to set it up; without it, from the environment and with everything kept in memory.
-        agents: An agent file or a directory of them, or agents made in Python. More can be added later.
+        agents: An agent file or a directory of them, a URL, an OCI reference, or agents made in Python. More can be added later.
         models: The providers to use; made from the settings when not given. Closed with the runtime.
         clock: Seconds since the epoch, for records.
 
@@ -283,6 +284,8 @@ async def open_runtime(
             catalog.add_assistant()
         else:
             catalog.add(agents)
+        if settings.pull_interval > 0:
+            nursery.start_soon(catalog.keep_pulling, settings.pull_interval, name="pulling")
         flusher = Flusher()
         nursery.start_soon(flusher.run, name="flusher")
         services = SessionServices(

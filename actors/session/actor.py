@@ -7,7 +7,7 @@ it streams, the actor goes on answering, and steers it through the state and the
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar, assert_never
 
@@ -18,7 +18,7 @@ from actors.agent.closing import ClosingReason, closing_events
 from actors.agent.host import RunFacts
 from actors.agent.messages import ApprovalDecided, ElicitationAnswered
 from actors.agent.run import opening_events, run_agent
-from actors.agent.team import Team, open_team
+from actors.agent.team import AgentSpec, Team, open_team
 from actors.errors import Conflict, Invalid, NotFound
 from actors.ids import new_id
 from actors.journal.log import SequenceConflict
@@ -310,7 +310,7 @@ class SessionActor(Actor[Command]):
         run_id = new_id("run")
         after = self._recorder.seq
         active = ActiveRun(run_id)
-        host = self._host(active, message)
+        host = self._host(active, message.headers, team.agents[agent])
         events = decide.opening(state, message, team, agent)
         await self._recorder.commit(
             *events,
@@ -361,15 +361,16 @@ class SessionActor(Actor[Command]):
             wanted = ""
         return team, wanted or team.default
 
-    def _host(self, active: ActiveRun, message: m.StartRun) -> SessionHost:
+    def _host(self, active: ActiveRun, headers: Mapping[str, str], agent: AgentSpec) -> SessionHost:
         services = self._services
         facts = RunFacts(
             session_id=self._id,
             run_id=active.run_id,
             working_dir=Path(self._state.template.working_dir or services.default_dir),
             data_dir=services.data_dir,
-            headers=message.headers,
+            headers=headers,
             env=services.env,
+            limits=decide.limits(self._state.template, agent),
         )
         return SessionHost(facts, self._state, self._recorder, active.desk, active.title.wait)
 

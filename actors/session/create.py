@@ -17,7 +17,7 @@ from actors.ids import new_uuid
 from actors.journal.log import Append, EventLog, SequenceConflict
 from actors.session import codec
 from actors.session.codec import Numbered
-from actors.session.messages import HistoryMessage, SessionCreated, SessionView, Template
+from actors.session.messages import HistoryMessage, SessionCreated, SessionView, SubSessionView, Template
 from actors.session.state import SessionState
 
 PREFIX = "session/"
@@ -37,6 +37,7 @@ async def create_session(
     session_id: str = "",
     forked_from: str = "",
     history: Sequence[HistoryMessage] = (),
+    subs: Sequence[SubSessionView] = (),
 ) -> SessionView:
     """Create a session and return it.
 
@@ -47,13 +48,14 @@ async def create_session(
         session_id: Its id; a new UUID when empty.
         forked_from: The parent's id, for a fork.
         history: Messages it begins with.
+        subs: The sub-sessions that some of them belong to.
 
     Raises:
         Conflict: The id is taken.
         JournalUnavailable: The disk failed; there is no session.
     """
     session_id = session_id or new_uuid()
-    event = SessionCreated(template=template, forked_from=forked_from, history=tuple(history))
+    event = SessionCreated(template=template, forked_from=forked_from, history=tuple(history), subs=tuple(subs))
     created = Numbered(1, now, event)
     try:
         await log.append(
@@ -95,8 +97,10 @@ def checked_working_dir(raw: str, root: str, current: Path) -> str:
     return str(real)
 
 
-def fork_prefix(view: SessionView, user_message_index: int) -> list[HistoryMessage]:
-    """Return the messages of ``view`` before its n-th user message (sessions contract 1.6).
+def fork_prefix(
+    view: SessionView, user_message_index: int
+) -> tuple[list[HistoryMessage], list[SubSessionView]]:
+    """Return the messages of ``view`` before its n-th user message, and their sub-sessions under new ids (1.6).
 
     Raises:
         Invalid: There is no such message, or it lies inside a sub-session.
@@ -107,11 +111,22 @@ def fork_prefix(view: SessionView, user_message_index: int) -> list[HistoryMessa
     boundary = ordinals[user_message_index]
     if view.messages[boundary].session:
         raise Invalid(f"fork user-message index falls inside a sub-session at ordinal {user_message_index}")
-    renamed: dict[str, str] = {"": ""}
-    return [
-        msgspec.structs.replace(message, session=renamed.setdefault(message.session, new_uuid()))
-        for message in view.messages[:boundary]
-    ]
+    kept = view.messages[:boundary]
+    parents = {sub.id: sub.parent for sub in view.subs}
+    renamed = {"": ""}
+    for message in kept:
+        session = message.session
+        while session not in renamed:
+            renamed[session] = new_uuid()
+            session = parents.get(session, "")
+    return (
+        [msgspec.structs.replace(message, session=renamed[message.session]) for message in kept],
+        [
+            msgspec.structs.replace(sub, id=renamed[sub.id], parent=renamed[sub.parent])
+            for sub in view.subs
+            if sub.id in renamed
+        ],
+    )
 
 
 def fork_base(title: str) -> str:

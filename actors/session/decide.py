@@ -8,9 +8,9 @@ from typing import TypeVar
 import msgspec
 
 from actors.agent.closing import ClosingReason
-from actors.agent.host import Decision, Incoming
+from actors.agent.host import Decision, Incoming, RunLimits
 from actors.agent.messages import ApprovalRequested, Summarised
-from actors.agent.team import Team
+from actors.agent.team import AgentSpec, Team
 from actors.errors import Conflict, Invalid, NotFound, Overloaded
 from actors.ids import new_id
 from actors.kernel.work import Failed, Outcome, Stopped
@@ -61,6 +61,12 @@ def opening(state: SessionState, message: m.StartRun, team: Team, agent: str) ->
     if message.model and state.model_overrides.get(agent) != message.model:
         events.append(m.ModelOverridden(agent=agent, model=message.model, custom="/" in message.model))
     return events
+
+
+def limits(template: m.Template, agent: AgentSpec) -> RunLimits:
+    """Return the session's own limits, but for those that its agent's configuration sets (sessions contract 1.4)."""
+    names = RunLimits.__struct_fields__
+    return RunLimits(**{name: 0 if getattr(agent, name) else getattr(template, name) for name in names})
 
 
 def steer(state: SessionState, message: m.Steer) -> list[m.SessionEvent]:

@@ -18,7 +18,7 @@ from actors.agent.transcript import Transcript
 from actors.ids import new_id, new_uuid
 from actors.models.provider import Message, ToolCall
 from actors.session.approvals import Desk, Question
-from actors.session.messages import SubSessionCompleted, SubSessionStarted
+from actors.session.messages import SubSessionStarted
 from actors.session.recorder import Recorder
 from actors.session.state import Queued, SessionState
 from actors.tools.policy import Rules
@@ -206,9 +206,7 @@ class SessionHost:
 
     async def close_child(self, child: RunHost) -> None:
         """Record the sub-session's end."""
-        await self._recorder.commit(
-            SubSessionCompleted(session=self._session, sub_session=child.facts.session_id)
-        )
+        await self._recorder.commit(self._state.completed(child.facts.session_id, self._session))
 
     def _own(self, event: RunEvent) -> RunEvent:
         if not self._session or event.session:

@@ -71,6 +71,16 @@ class HistoryMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
     session: str = ""
 
 
+class SubSessionView(Struct, frozen=True):
+    """A delegated conversation inside a session; its messages carry its id."""
+
+    id: str
+    parent: str
+    title: str
+    agent: str
+    created_at: float
+
+
 # --- events that are not part of a run --------------------------------------------------------------------------
 
 
@@ -80,6 +90,7 @@ class SessionCreated(Event, frozen=True, tag="session_created"):
     template: Template = Template()
     forked_from: str = ""
     history: tuple[HistoryMessage, ...] = ()
+    subs: tuple[SubSessionView, ...] = ()
 
 
 class TitleChanged(Event, frozen=True, tag="title_changed"):
@@ -171,9 +182,15 @@ class SubSessionStarted(Event, frozen=True, tag="sub_session_started"):
 
 
 class SubSessionCompleted(Event, frozen=True, tag="sub_session_completed"):
-    """A delegated session finished; its history is part of the parent's."""
+    """A delegated session finished; its history is part of the parent's.
+
+    The event has that history, too, with that of the sub-sessions below: a follower who comes late gets it whole.
+    """
 
     sub_session: str = ""
+    messages: tuple[HistoryMessage, ...] = ()
+    subs: tuple[SubSessionView, ...] = ()
+    safety_policy: SafetyPolicy = ""
 
 
 class PlanChanged(Event, frozen=True, tag="plan_changed"):
@@ -241,16 +258,6 @@ class QueueAccepted(Struct, frozen=True):
 
     streaming: bool
     duplicate: bool = False
-
-
-class SubSessionView(Struct, frozen=True):
-    """A delegated conversation inside a session; its messages carry its id."""
-
-    id: str
-    parent: str
-    title: str
-    agent: str
-    created_at: float
 
 
 class SessionView(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -102,7 +102,7 @@ class Recorder:
         return item.seq
 
     @contextmanager
-    def live(self) -> Iterator[None]:
+    def live(self) -> Generator[None]:
         """Publish emitted events before they are stored, for the block: a run's."""
         self._tail = self._tails.open(self.stream)
         try:

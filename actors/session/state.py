@@ -122,6 +122,8 @@ class SessionState(Struct):
         self.permissions = template.permissions
         self.model_overrides = dict(template.agent_model_overrides)
         self.custom_models = list(template.custom_models_used)
+        for sub in event.subs:
+            self.subs[sub.id] = SubSession(sub.id, sub.parent, sub.title, sub.agent, sub.created_at, completed=True)
         for message in event.history:
             if message.usage is not None and not message.session:
                 self.input_tokens, self.output_tokens = (
@@ -320,6 +322,20 @@ class SessionState(Struct):
             while len(self.keys) > KEYS_REMEMBERED:
                 self.keys.popitem(last=False)
 
+    def completed(self, session: str, parent: str) -> ev.SubSessionCompleted:
+        """Return the event that says that a sub-session is over, with all that was said in it and below it."""
+        inside = {session}
+        for sub in self.subs.values():  # parents come before their children
+            if sub.parent in inside:
+                inside.add(sub.id)
+        return ev.SubSessionCompleted(
+            session=parent,
+            sub_session=session,
+            messages=tuple(message for message in self.messages if message.session in inside),
+            subs=tuple(_view_of(sub) for sub in self.subs.values() if sub.id in inside),
+            safety_policy=self.safety_policy,
+        )
+
     def view(self, *, streaming: bool, bound: bool) -> SessionView:
         """Return the session as clients see it.
 
@@ -348,8 +364,9 @@ class SessionState(Struct):
             custom_models=tuple(self.custom_models),
             steer_depth=len(self.steering),
             followup_depth=len(self.follow_ups),
-            subs=tuple(
-                ev.SubSessionView(sub.id, sub.parent, sub.title, sub.agent, sub.created_at)
-                for sub in self.subs.values()
-            ),
+            subs=tuple(_view_of(sub) for sub in self.subs.values()),
         )
+
+
+def _view_of(sub: SubSession) -> ev.SubSessionView:
+    return ev.SubSessionView(sub.id, sub.parent, sub.title, sub.agent, sub.created_at)

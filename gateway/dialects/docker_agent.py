@@ -6,17 +6,17 @@ not know (``EXTENSIONS``) are left out of the run stream, whose documented order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 import msgspec
 
 from actors.agent import messages as run
-from actors.models.provider import Part, ToolCall, Usage
+from actors.models.provider import Usage
 from actors.session import messages as ev
-from actors.tools.tool import Definition, Media
+from actors.tools.tool import Media
+from gateway.dialects.docker_parts import part, timestamp, tool, tool_call, usage
+from gateway.dialects.docker_sessions import completed_object
 from gateway.sse import Frame, SseDialect
 
 JSON = Any
@@ -42,7 +42,6 @@ EXTENSIONS = (
     run.TaskCompleted,
 )
 _encode = msgspec.json.encode
-SubSession = Callable[[str], JSON]
 
 
 def events_wire(session_id: str) -> SseDialect:
@@ -80,17 +79,6 @@ def wire_event(frame: Frame, session_id: str) -> dict[str, JSON]:
         body.setdefault("agent", event.agent)
     body["timestamp"] = ZERO_TIME if isinstance(event, _UNTIMED) else timestamp(getattr(frame, "at", 0.0))
     return body
-
-
-def timestamp(at: float) -> str:
-    """Return seconds since the epoch as RFC 3339 with microseconds, in UTC."""
-    whole, fraction = divmod(at, 1)
-    return f"{_seconds(int(whole))}.{int(fraction * 1_000_000):06d}Z"
-
-
-@lru_cache(maxsize=64)
-def _seconds(at: int) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 _TYPES: Mapping[type, str] = {
@@ -275,7 +263,7 @@ def _fields(event: ev.SessionEvent, session_id: str) -> dict[str, JSON]:  # a ta
         case ev.TitleChanged():
             return {"session_id": session_id, "title": event.title}
         case ev.SubSessionCompleted():
-            return {"parent_session_id": session_id, "sub_session": {"id": event.sub_session}}
+            return {"parent_session_id": session_id, "sub_session": completed_object(event)}
         case ev.PlanChanged():
             return _present(
                 scope="shared", name=event.name, action=event.action, version=event.version or None
@@ -318,72 +306,6 @@ def _extension(event: run.Event, session_id: str) -> dict[str, JSON]:
 
 def _present(**fields: JSON) -> dict[str, JSON]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def tool_call(call: ToolCall) -> dict[str, JSON]:
-    """Return a tool call's wire object; its arguments stay JSON text."""
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-
-
-class _Same:
-    """A definition compared by identity: it holds dictionaries, and all events of a run share it."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Definition) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.value is self.value
-
-
-@lru_cache(maxsize=1024)
-def _tool_once(definition: _Same) -> dict[str, JSON]:
-    return _tool(definition.value)
-
-
-def tool(definition: Definition) -> dict[str, JSON]:
-    """Return a tool definition's wire object."""
-    return _tool_once(_Same(definition))
-
-
-def _tool(definition: Definition) -> dict[str, JSON]:
-    body: dict[str, JSON] = {"name": definition.name, "category": definition.category}
-    if definition.description:
-        body["description"] = definition.description
-    body["parameters"] = definition.parameters
-    body["annotations"] = msgspec.to_builtins(definition.annotations)
-    body["outputSchema"] = definition.output_schema
-    return body
-
-
-def usage(value: Usage) -> dict[str, JSON]:
-    """Return token counts as a chat message carries them."""
-    body = {
-        "input_tokens": value.input_tokens,
-        "output_tokens": value.output_tokens,
-        "cached_input_tokens": value.cached_input_tokens,
-        "cached_write_tokens": value.cached_write_tokens,
-    }
-    if value.reasoning_tokens:
-        body["reasoning_tokens"] = value.reasoning_tokens
-    return body
-
-
-def part(value: Part) -> dict[str, JSON]:
-    """Return a message part's wire object (sessions contract 3.2)."""
-    if value.type == "text":
-        return {"type": "text", "text": value.text}
-    if value.type == "image" and not value.name:
-        url = value.url or f"data:{value.mime_type};base64,{value.data}"
-        image = {"url": url} | ({"detail": value.detail} if value.detail else {})
-        return {"type": "image_url", "image_url": image}
-    source = {"inline_text": value.text} if value.text else {"inline_data": value.data}
-    document = {"name": value.name, "mime_type": value.mime_type, "source": source}
-    return {"type": "document", "document": document}
 
 
 def _usage_report(event: run.UsageReported) -> dict[str, JSON]:

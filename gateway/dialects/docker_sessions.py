@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from actors.errors import Invalid
-from actors.models.provider import Part, ToolCall
-from actors.session.messages import HistoryMessage, PermissionRules, SessionView
+from actors.models.provider import Part, ToolCall, Usage
+from actors.session.messages import (
+    HistoryMessage,
+    PermissionRules,
+    SafetyPolicy,
+    SessionView,
+    SubSessionCompleted,
+    SubSessionView,
+)
 from actors.session.queries import SessionRow
-from gateway.dialects.docker_agent import part, timestamp, tool, tool_call, usage
+from gateway.dialects.docker_parts import part, timestamp, tool, tool_call, usage
 
 JSON = Any
 
@@ -274,40 +281,80 @@ def session_object(view: SessionView) -> dict[str, JSON]:
     return body
 
 
-def _items(view: SessionView, session: str = "") -> list[dict[str, JSON]]:
+class _Conversations(Protocol):
+    """A flat history with the sub-sessions whose messages are in it."""
+
+    @property
+    def messages(self) -> Sequence[HistoryMessage]:
+        """In the order recorded."""
+        ...
+
+    @property
+    def subs(self) -> Sequence[SubSessionView]:
+        """What is known of each."""
+        ...
+
+    @property
+    def safety_policy(self) -> SafetyPolicy:
+        """The session's mode, which its sub-sessions share."""
+        ...
+
+
+def _items(view: _Conversations, session: str = "") -> list[dict[str, JSON]]:
     items: list[dict[str, JSON]] = []
     seen: set[str] = set()
     for message in view.messages:
         if message.session == session:
             items.append({"message": flat_message(message)})
-        elif message.session not in seen and _parent_of(view, message.session) == session:
-            seen.add(message.session)
-            items.append({"sub_session": sub_session_object(view, message.session)})
+            continue
+        child = _child_towards(view, session, message.session)
+        if child and child not in seen:
+            seen.add(child)
+            items.append({"sub_session": sub_session_object(view, child)})
     return items
 
 
-def sub_session_object(view: SessionView, session: str) -> dict[str, JSON]:
+def sub_session_object(view: _Conversations, session: str) -> dict[str, JSON]:
     """Return a delegated session as a session object of its own."""
     found = next((sub for sub in view.subs if sub.id == session), None)
     own = [message for message in view.messages if message.session == session]
-    return {
+    used = next((message.usage for message in reversed(own) if message.usage is not None), Usage())
+    body: dict[str, JSON] = {
         "id": session,
         "title": found.title if found else "",
         "messages": _items(view, session) or None,
-        "created_at": timestamp(found.created_at if found else view.created_at),
+        "created_at": timestamp(found.created_at if found else own[0].at if own else 0.0),
         "tools_approved": view.safety_policy == "autonomous",
         "hide_tool_results": False,
         "SendUserMessage": False,
         "max_iterations": 0,
         "starred": False,
-        "input_tokens": 0,
-        "output_tokens": 0,
+        "input_tokens": used.context_tokens,
+        "output_tokens": used.output_tokens,
         "cost": sum(message.cost for message in own),
     }
+    if view.safety_policy:
+        body["safety_policy"] = view.safety_policy
+    return body
 
 
-def _parent_of(view: SessionView, session: str) -> str | None:
-    return next((sub.parent for sub in view.subs if sub.id == session), "" if session else None)
+def completed_object(event: SubSessionCompleted) -> dict[str, JSON]:
+    """Return the ``sub_session`` of a ``sub_session_completed`` event."""
+    return sub_session_object(event, event.sub_session)
+
+
+def _child_towards(view: _Conversations, ancestor: str, session: str) -> str:
+    """Return the child of ``ancestor`` that is ``session`` or has it somewhere below; empty when there is none.
+
+    A sub-session that nothing is known of counts as one of the session itself.
+    """
+    parents = {sub.id: sub.parent for sub in view.subs}
+    while session:
+        parent = parents.get(session, "")
+        if parent == ancestor:
+            return session
+        session = parent
+    return ""
 
 
 def list_entry(row: SessionRow) -> dict[str, JSON]:

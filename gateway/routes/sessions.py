@@ -14,7 +14,8 @@ from actors.models.provider import Usage
 from actors.runtime import Runtime
 from actors.session import messages as m
 from gateway.dialects import docker_sessions as render
-from gateway.dialects.docker_agent import events_wire, timestamp
+from gateway.dialects.docker_agent import events_wire
+from gateway.dialects.docker_parts import timestamp
 from gateway.errors import HttpFailure
 from gateway.http import JSON, Answer, Reply, Request
 from gateway.route import OpenFollower, Route, Scope, Stream, query, route

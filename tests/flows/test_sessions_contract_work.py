@@ -29,7 +29,7 @@ async def test_case_71_steering_reaches_the_model_before_it_stops(tmp_path):
             answer = await api.post(f"{session}/steer", said("left", "no, right"))
             go.set()
             events = await stream.rest()
-        prompt = [message.content for message in api.model.requests[1].messages]
+        prompt = [message.content for message in api.model.requests[1].messages[1:]]
     assert (answer.status, answer.json) == (202, {"status": "queued"})
     messages = [event["message"] for event in events if event.type == "user_message"]
     assert messages == ["start", "left\n", "no, right"]
@@ -363,7 +363,7 @@ async def test_case_88_a_restart_keeps_sessions_and_their_history(tmp_path):
         assert [f"/api/sessions/{row['id']}" for row in (await api.get("/api/sessions")).json] == [session]
         assert (await api.get(f"{session}/status")).status == 404
         await api.turn(session, "second")
-        prompt = [message.content for message in api.model.requests[0].messages]
+        prompt = [message.content for message in api.model.requests[0].messages[1:]]
     assert prompt == ["first", "one", "second"]
 
 
