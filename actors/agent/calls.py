@@ -113,7 +113,8 @@ class Batch:
             definition.parameters.get("properties") or {}
         ):
             arguments.pop("description", None)
-        arguments = check_arguments(definition.parameters, arguments)
+        if not definition.lenient:
+            arguments = check_arguments(definition.parameters, arguments)
         return redact_json(arguments) if spec.redact_secrets else arguments
 
     async def _my_turn(self, index: int) -> None:

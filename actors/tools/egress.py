@@ -11,7 +11,8 @@ import socket
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from functools import cache
 from typing import Any, Protocol, cast
 from urllib.parse import urljoin, urlsplit
 
@@ -19,12 +20,14 @@ import httpcore2
 import trio
 from msgspec import Struct
 
+from actors.errors import Invalid
 from actors.tools.tool import ToolError
 
 BODY_LIMIT = 5_000_000
 """Decoded bytes of a response body."""
 
 MAX_REDIRECTS = 5
+CAREFUL_REDIRECTS = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _LOCAL_NAMES = ("localhost", "localdomain", "internal", "local", "home.arpa")
 _CHUNK = 65536
@@ -34,8 +37,56 @@ _PORTS = {"http": 80, "https": 443}
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Blocked(ToolError):  # noqa: N818 - a refusal, not a fault
+class Blocked(ToolError):
     """The target may not be reached."""
+
+
+class Reach:
+    """What an operator lets tools reach although it is not on the public internet.
+
+    Args:
+        entries: Networks (``10.1.0.0/16``), addresses, or host names with or without a port (``crm.lan:8080``).
+        everything: Let every address pass.
+
+    Raises:
+        Invalid: an entry is none of these.
+    """
+
+    def __init__(self, entries: Iterable[str] = (), *, everything: bool = False) -> None:
+        self.everything = everything
+        self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+        self._hosts: set[tuple[str, int]] = set()
+        for entry in entries:
+            self._add(entry.strip())
+
+    def _add(self, entry: str) -> None:
+        with suppress(ValueError):
+            self._networks.append(ipaddress.ip_network(entry.strip("[]"), strict=False))
+            return
+        try:
+            parts = urlsplit(f"//{entry}")
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise Invalid(f"{entry!r} is no network, address or host") from error
+        if not host or "/" in entry or "@" in entry:
+            raise Invalid(f"{entry!r} is no network, address or host")
+        self._hosts.add((host.rstrip(".").lower(), port or 0))
+
+    def host(self, host: str, port: int) -> bool:
+        """Tell whether a host name may be on a private network."""
+        name = host.strip("[]").rstrip(".").lower()
+        return self.everything or (name, 0) in self._hosts or (name, port) in self._hosts
+
+    def address(self, text: str) -> bool:
+        """Tell whether an address may be connected to whatever it is called."""
+        if self.everything or is_public(text):
+            return True
+        try:
+            address = ipaddress.ip_address(text.partition("%")[0])
+        except ValueError:
+            return False
+        inner = getattr(address, "ipv4_mapped", None) or address
+        return any(inner.version == network.version and inner in network for network in self._networks)
 
 
 class Resolver(Protocol):
@@ -47,12 +98,20 @@ class Resolver(Protocol):
 
 
 class Response(Struct, frozen=True):
-    """A finished exchange. ``headers`` has lower-cased names; ``url`` is where redirects led."""
+    """A finished exchange. ``headers`` has lower-cased names; ``url`` is where redirects led.
+
+    ``cut``: the body was longer than the limit, and is its beginning.
+    """
 
     status: int
     url: str
     headers: Mapping[str, str]
     body: bytes
+    cut: bool = False
+
+
+class _NoAddress(httpcore2.ConnectError):
+    """The name has no address."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -83,7 +142,7 @@ def _contained(address: Address) -> Iterable[Address]:
             yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
 
 
-def check_url(url: str, *, allow_private: bool = False) -> str:
+def check_url(url: str, *, allow_private: bool = False, reach: Reach | None = None) -> str:
     """Return the host of a URL that may be tried; its addresses are checked when connecting.
 
     Raises:
@@ -104,7 +163,10 @@ def check_url(url: str, *, allow_private: bool = False) -> str:
     ):
         raise Blocked(f"{url}: not a valid URL")
     name = host.rstrip(".").lower()
-    if not allow_private and any(name == local or name.endswith("." + local) for local in _LOCAL_NAMES):
+    known = reach is not None and reach.host(name, port or _PORTS[parts.scheme.lower()])
+    if not (allow_private or known) and any(
+        name == local or name.endswith("." + local) for local in _LOCAL_NAMES
+    ):
         raise Blocked(f"{url}: the host is on a private network")
     return name
 
@@ -112,11 +174,9 @@ def check_url(url: str, *, allow_private: bool = False) -> str:
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     """Connects to checked addresses only."""
 
-    def __init__(
-        self, resolver: Resolver, network: httpcore2.AsyncNetworkBackend, *, allow_private: bool
-    ) -> None:
+    def __init__(self, resolver: Resolver, network: httpcore2.AsyncNetworkBackend, reach: Reach) -> None:
         self._resolver = resolver
-        self._allow_private = allow_private
+        self._reach = reach
         self._network = network
 
     async def connect_tcp(
@@ -130,10 +190,12 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         try:
             addresses = await self._resolver(host, port)
         except (OSError, UnicodeError) as error:
-            raise httpcore2.ConnectError(f"cannot resolve {host}: {error}") from error
-        if not self._allow_private and (blocked := [text for text in addresses if not is_public(text)]):
+            raise _NoAddress(f"cannot resolve {host}: {error}") from error
+        if not self._reach.host(host, port) and (
+            blocked := [text for text in addresses if not self._reach.address(text)]
+        ):
             raise Blocked(f"{host}: the address {blocked[0]} is not on the public internet")
-        problem: Exception = httpcore2.ConnectError(f"{host} has no address")
+        problem: Exception = _NoAddress(f"{host} has no address")
         for address in addresses:
             try:
                 return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
@@ -153,6 +215,18 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         await trio.sleep(seconds)
 
 
+class _Exchange(Struct, frozen=True):
+    """One call of :meth:`Egress.request`."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes | None
+    limit: int
+    cut: bool
+    careful: bool
+
+
 class Egress:
     """Makes requests from tools to the outside.
 
@@ -161,6 +235,7 @@ class Egress:
         resolver: Finds addresses; the system unless given.
         network: Connects to checked addresses; the system unless given.
         accept_host: Called with the host of every URL, redirects included; false refuses it.
+        reach: Private targets that may be reached all the same.
     """
 
     def __init__(
@@ -170,8 +245,9 @@ class Egress:
         resolver: Resolver = resolve,
         network: httpcore2.AsyncNetworkBackend | None = None,
         accept_host: Callable[[str], bool] = lambda _: True,
+        reach: Reach | None = None,
     ) -> None:
-        self._allow_private = allow_private
+        self._reach = Reach(everything=True) if allow_private else reach or Reach()
         self._resolver = resolver
         self._network = network or cast("httpcore2.AsyncNetworkBackend", httpcore2.TrioBackend())
         self._accept_host = accept_host
@@ -182,9 +258,15 @@ class Egress:
         Raises:
             Blocked: it may not be requested.
         """
-        host = check_url(url, allow_private=self._allow_private)
+        host = check_url(url, allow_private=self._reach.everything, reach=self._reach)
         if not self._accept_host(host):
-            raise Blocked(f"{host}: requests to this host are not allowed")
+            raise Blocked(f"{host}: requests to this host are not allowed", kind="blocked")
+        parts = urlsplit(url)
+        address = _numeric(host)
+        if address and not (
+            self._reach.host(host, parts.port or _PORTS[parts.scheme.lower()]) or self._reach.address(address)
+        ):
+            raise Blocked(f"{host}: the address {address} is not on the public internet", kind="blocked")
 
     async def request(
         self,
@@ -195,6 +277,8 @@ class Egress:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         limit: int = BODY_LIMIT,
+        cut: bool = False,
+        careful: bool = False,
     ) -> Response:
         """Make a request and read the whole answer; any status is an answer.
 
@@ -208,38 +292,49 @@ class Egress:
             headers: More request headers.
             body: Request body.
             limit: Decoded bytes of the answer's body.
+            cut: Return the beginning of a longer body instead of failing.
+            careful: Follow redirects of GET only, at most three and never from https to http.
 
         Raises:
             Blocked: the URL or a redirect leads where it may not.
-            ToolError: no answer in time, too large an answer, or the network failed.
+            ToolError: no answer in time, too large an answer, or the network failed; ``fields["kind"]`` is
+                ``timeout``, ``dns``, ``connect``, ``tls``, ``reset``, ``blocked``, ``redirect``, ``too_large`` or
+                ``arguments``.
         """
+        exchange = _Exchange(method.upper(), url, dict(headers or {}), body, limit, cut, careful)
         try:
             with trio.fail_after(seconds):
-                return await self._follow(method.upper(), url, dict(headers or {}), body, limit)
+                return await self._follow(exchange)
         except trio.TooSlowError as error:
-            raise ToolError(f"{url}: no complete answer within {seconds:g} s") from error
+            raise ToolError(f"{url}: no complete answer within {seconds:g} s", kind="timeout") from error
+        except Blocked as error:
+            raise Blocked(error.message, kind="blocked") from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
-            raise ToolError(f"{url}: {str(error) or type(error).__name__}") from error
+            raise ToolError(f"{url}: {str(error) or type(error).__name__}", kind=_kind_of(error)) from error
         except (httpcore2.UnsupportedProtocol, UnicodeError, ValueError, TypeError) as error:
-            raise ToolError(f"{url}: the request cannot be made ({error})") from error
+            raise ToolError(f"{url}: the request cannot be made ({error})", kind="arguments") from error
 
-    async def _follow(
-        self, method: str, url: str, headers: dict[str, str], body: bytes | None, limit: int
-    ) -> Response:
-        backend = _GuardedBackend(self._resolver, self._network, allow_private=self._allow_private)
+    async def _follow(self, exchange: _Exchange) -> Response:
+        url, method, headers, body = exchange.url, exchange.method, exchange.headers, exchange.body
+        most = CAREFUL_REDIRECTS if exchange.careful else MAX_REDIRECTS
+        backend = _GuardedBackend(self._resolver, self._network, self._reach)
         async with httpcore2.AsyncConnectionPool(
-            ssl_context=ssl.create_default_context() if url.lower().startswith("https") else None,
+            ssl_context=_tls() if url.lower().startswith("https") else None,
             network_backend=backend,
             max_connections=1,
         ) as pool:
-            for _ in range(MAX_REDIRECTS + 1):
+            for _ in range(most + 1):
                 self.check(url)
-                response = await self._exchange(pool, method, url, headers, body, limit)
+                response = await self._exchange(pool, method, url, headers, body, exchange)
                 location = response.headers.get("location")
                 if response.status not in _REDIRECTS or not location:
                     return response
+                if exchange.careful and method != "GET":
+                    return response
                 target = urljoin(url, location)
                 if _origin(target) != _origin(url):
+                    if exchange.careful and _origin(url)[0] == "https" and _origin(target)[0] == "http":
+                        raise ToolError(f"{url}: redirected from https to http", kind="redirect")
                     headers = {
                         name: value
                         for name, value in headers.items()
@@ -248,7 +343,7 @@ class Egress:
                 if response.status == 303 or (response.status in {301, 302} and method == "POST"):
                     method, body = "GET", None
                 url = target
-        raise ToolError(f"{url}: more than {MAX_REDIRECTS} redirects")
+        raise ToolError(f"{url}: more than {most} redirects", kind="redirect")
 
     async def _exchange(
         self,
@@ -257,7 +352,7 @@ class Egress:
         url: str,
         headers: Mapping[str, str],
         body: bytes | None,
-        limit: int,
+        exchange: _Exchange,
     ) -> Response:
         parts = urlsplit(url)
         host = (
@@ -294,20 +389,24 @@ class Egress:
             }
             inflater = _Inflater(received.get("content-encoding", ""))
             chunks: list[bytes] = []
-            size = 0
+            room = exchange.limit
             stream = cast("AsyncGenerator[bytes]", aiter(cast("AsyncIterable[bytes]", response.stream)))
             async with aclosing(stream):
                 async for data in stream:
                     for chunk in inflater.feed(data) if data else ():
-                        size += len(chunk)
-                        if size > limit:
-                            raise ToolError(f"{url}: the answer is larger than {limit} bytes")
-                        chunks.append(chunk)
+                        chunks.append(chunk[:room] if len(chunk) > room else chunk)
+                        room -= len(chunk)
+                        if room < 0:
+                            break
+                    if room < 0:
+                        break
+            if room < 0 and not exchange.cut:
+                raise ToolError(f"{url}: the answer is larger than {exchange.limit} bytes", kind="too_large")
         finally:
             # A connection in the middle of an answer is dropped, which does not wait for the other side.
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
                 await response.aclose()
-        return Response(response.status, url, received, b"".join(chunks))
+        return Response(response.status, url, received, b"".join(chunks), cut=room < 0)
 
 
 class _Inflater:
@@ -316,7 +415,9 @@ class _Inflater:
     def __init__(self, encoding: str) -> None:
         self._name = encoding.strip().lower()
         if self._name not in {"", "identity", "gzip", "x-gzip", "deflate"}:
-            raise ToolError(f"the answer is compressed in a way that was not asked for: {encoding}")
+            raise ToolError(
+                f"the answer is compressed in a way that was not asked for: {encoding}", kind="reset"
+            )
         self._inflate = zlib.decompressobj(wbits=47)
         self._started = False
 
@@ -336,10 +437,39 @@ class _Inflater:
             try:
                 piece = self._inflate.decompress(data, _CHUNK)
             except zlib.error as error:
-                raise ToolError(f"the answer's compression is broken: {error}") from error
+                raise ToolError(f"the answer's compression is broken: {error}", kind="reset") from error
             data = self._inflate.unconsumed_tail
             if piece:
                 yield piece
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Return the context of all tools: reading the system's certificates takes longer than a request."""
+    return ssl.create_default_context()
+
+
+def _numeric(host: str) -> str:
+    """Return the address a host is a spelling of, ``127.1`` and ``0x7f000001`` included; empty for a name."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return ""
+    return str(found[0][4][0])
+
+
+def _kind_of(error: BaseException) -> str:
+    """Return which part of an exchange failed."""
+    if isinstance(error, _NoAddress):
+        return "dns"
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLError):
+            return "tls"
+        seen = seen.__cause__ or seen.__context__
+    if isinstance(error, httpcore2.ConnectError | httpcore2.ConnectTimeout):
+        return "connect"
+    return "reset"
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -76,7 +76,9 @@ async def run_call(
     """
     try:
         given = parse_arguments(arguments) if isinstance(arguments, str) else dict(arguments)
-        result = await tool.run(check_arguments(tool.definition.parameters, given), context)
+        if not tool.definition.lenient:
+            given = check_arguments(tool.definition.parameters, given)
+        result = await tool.run(given, context)
         return bounded(result, limit)
     except ActorsError as error:
         return bounded(error_result(error.message), limit)

@@ -23,7 +23,8 @@ from actors.tools.builtin.think import Think
 from actors.tools.builtin.todo import TodoList, Todos
 from actors.tools.builtin.user_prompt import OpenUrl, UserPrompt
 from actors.tools.builtin.webhook import Webhook
-from actors.tools.egress import Resolver, resolve
+from actors.tools.egress import Egress, Reach, Resolver, resolve
+from actors.tools.http_api.toolset import ApiToolset, OpenApiToolset
 from actors.tools.jobs import Jobs
 from actors.tools.plans import Plans
 from actors.tools.tool import JSON, Toolset
@@ -39,6 +40,7 @@ class Deps(Struct, frozen=True, kw_only=True):
         todos: The session's list for agents whose todo toolset is ``shared``.
         recall: Sends a message to a session's agent when a background job ends.
         resolver: Finds addresses for HTTP tools.
+        reach: Private targets the operator lets API tools reach.
     """
 
     jobs: Jobs | None = None
@@ -46,6 +48,7 @@ class Deps(Struct, frozen=True, kw_only=True):
     todos: TodoList = field(default_factory=TodoList)
     recall: Recall | None = None
     resolver: Resolver = resolve
+    reach: Reach = field(default_factory=Reach)
 
 
 Builder = Callable[[Any, Deps], Toolset]
@@ -67,12 +70,20 @@ def _todo(options: kinds.TodoOptions, deps: Deps) -> Toolset:
     return Todos(deps.todos if options.shared else TodoList())
 
 
+def _egress(deps: Deps, *, allow_private: bool) -> Egress:
+    return Egress(allow_private=allow_private, resolver=deps.resolver, reach=deps.reach)
+
+
 BUILDERS: Mapping[str, Builder] = {
+    "api": lambda options, deps: ApiToolset(options, _egress(deps, allow_private=options.allow_private_ips)),
     "background_jobs": _background_jobs,
     "fetch": lambda options, deps: Fetch(options, deps.resolver),
     "filesystem": lambda options, _: Filesystem(options),
     "git": lambda options, _: Git(options),
     "memory": lambda options, _: Memories(options),
+    "openapi": lambda options, deps: OpenApiToolset(
+        options, _egress(deps, allow_private=options.allow_private_ips)
+    ),
     "open_url": lambda options, _: OpenUrl(options),
     "plan": _plan,
     "script": lambda options, _: Scripts(options),

@@ -24,7 +24,10 @@ class Annotations(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Definition(Struct, frozen=True, omit_defaults=True):
-    """A tool as models, clients and the policy see it. ``parameters`` is a JSON Schema of type object."""
+    """A tool as models, clients and the policy see it. ``parameters`` is a JSON Schema of type object.
+
+    ``lenient``: the tool checks its arguments itself, by rules that accept more than the schema does.
+    """
 
     name: str
     description: str = ""
@@ -32,6 +35,7 @@ class Definition(Struct, frozen=True, omit_defaults=True):
     category: str = ""
     annotations: Annotations = Annotations()
     output_schema: Mapping[str, JSON] | None = None
+    lenient: bool = False
 
 
 class Media(Struct, frozen=True, omit_defaults=True):
