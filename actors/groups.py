@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import cast
 
 
 @contextmanager
@@ -21,6 +22,6 @@ def ungrouped() -> Generator[None]:
 def _leaves(group: ExceptionGroup[Exception]) -> Generator[Exception]:
     for each in group.exceptions:
         if isinstance(each, ExceptionGroup):
-            yield from _leaves(each)
+            yield from _leaves(cast("ExceptionGroup[Exception]", each))
         else:
             yield each

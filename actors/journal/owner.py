@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -63,7 +63,7 @@ class FileOwner:
 
 
 @contextmanager
-def open_owner(database: Path) -> Iterator[FileOwner]:
+def open_owner(database: Path) -> Generator[FileOwner]:
     """Announce this process beside ``database`` (in ``<database>.owners/``) until the block ends or it dies.
 
     Raises:

@@ -201,9 +201,8 @@ def model_choices(state: SessionState, team: Team, infos: Sequence[ModelInfo]) -
     current = state.model_overrides.get(agent, "")
     known = {info.ref: info for info in infos}
     default = spec.models[0] if spec.models else ""
-    refs = dict.fromkeys(
-        [*spec.models, *spec.fallbacks, *state.custom_models, *([current] if current else []), *known]
-    )
+    listed = [*spec.models, *spec.fallbacks, *state.custom_models, *([current] if current else []), *known]
+    refs: list[str] = list(dict.fromkeys(listed))
     own = {*spec.models, *spec.fallbacks}
     return m.ModelChoices(
         agent,

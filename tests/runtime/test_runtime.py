@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import trio
 
@@ -183,4 +185,5 @@ async def test_following_without_a_number_begins_with_the_first_event(tmp_path, 
         await session.ask("q")
         async with session.follow() as follower:
             frames = await follower.next()
+    assert isinstance(frames, Sequence)
     assert frames[0].seq == 1

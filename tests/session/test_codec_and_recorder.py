@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,6 +79,12 @@ def frames_of(record):
     return [Frame(i.seq, i.at, i.event) for i in codec.decode(record)]
 
 
+async def frames(follower):
+    batch = await follower.next()
+    assert isinstance(batch, Sequence)
+    return batch
+
+
 async def test_emitted_events_are_seen_before_they_are_stored_and_in_order():
     async with open_memory() as log:
         tails = Tails()
@@ -84,10 +92,10 @@ async def test_emitted_events_are_seen_before_they_are_stored_and_in_order():
         await made.commit(RunStarted(run_id="r"))
         with made.live():
             async with open_follower(log, tails, "session/x", 0, frames_of) as follower:
-                assert [f.seq for f in await follower.next()] == [1]
+                assert [f.seq for f in await frames(follower)] == [1]
                 made.emit(TextDelta(text="a"))
                 made.emit(TextDelta(text="b"))
-                assert [f.event.text for f in await follower.next()] == ["a", "b"]
+                assert [f.event.text for f in await frames(follower)] == ["a", "b"]
                 assert (await log.head("session/x")).seq == 1
                 await made.commit()
                 assert (await log.head("session/x")).seq == 3
@@ -116,11 +124,11 @@ async def test_nothing_above_the_reserve_is_shown_until_a_higher_one_is_stored()
                     made.emit(TextDelta(text=str(n)))
                 seen = []
                 while len(seen) < RESERVE:
-                    seen += await follower.next()
+                    seen += await frames(follower)
                 assert seen[-1].seq == RESERVE + 1
                 assert dirty
                 await made.flush()
-                assert (await follower.next())[-1].seq == RESERVE + 11
+                assert (await frames(follower))[-1].seq == RESERVE + 11
 
 
 async def test_an_end_leaves_no_numbers_reserved():
