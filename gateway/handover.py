@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("gateway.hypercorn")
 
 Serve = Callable[["HandedStream", Bind], Awaitable[None]]
+Stop = Callable[[float], Awaitable[None]]
 
 
 class HandedStream:
@@ -85,7 +86,7 @@ class Handover:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._serve: Serve | None = None
-        self._stop: Callable[[], Awaitable[None]] | None = None
+        self._stop: Stop | None = None
         self._loading = trio.Lock()
         self._open: dict[Transport, trio.CancelScope] = {}
 
@@ -117,7 +118,7 @@ class Handover:
     async def begin_closing(self) -> None:
         """Close idle connections and let the others end after their present request."""
         if self._stop is not None:
-            await self._stop()
+            await self._stop(self._endpoint.settings.grace_seconds / 2)
 
     def hang_up_all(self) -> None:
         """End every connection now, whatever it is doing; closing the socket wakes a shielded send, too."""
@@ -131,7 +132,7 @@ def _import_hypercorn() -> None:
     import gateway.hypercorn_parts  # noqa: F401
 
 
-def _make_serve(endpoint: Endpoint) -> tuple[Serve, Callable[[], Awaitable[None]]]:
+def _make_serve(endpoint: Endpoint) -> tuple[Serve, Stop]:
     from gateway.app import create_app
     from gateway.hypercorn_parts import Worker
 

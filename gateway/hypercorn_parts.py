@@ -11,7 +11,10 @@ import hypercorn.protocol.h11
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
+from hypercorn.events import Event as ProtocolEvent
+from hypercorn.events import Updated
 from hypercorn.protocol.events import Event, Request, StreamClosed
+from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from gateway.handover import HandedStream
 
 _MISSED = 2
+_POLL_SECONDS = 0.01
 
 
 class Worker:
@@ -36,15 +40,54 @@ class Worker:
         self._app = ASGIWrapper(cast("ASGIFramework", app))
         self._config = hypercorn_config(settings)
         self._context = WorkerContext(None)
+        self._connections: set[IdlingServer] = set()
 
     async def serve(self, stream: HandedStream, bind: Bind) -> None:
         """Serve one connection to its end."""
         state = ConnectionState({"bind": bind})
-        await TCPServer(self._app, self._config, self._context, state, cast("Any", stream)).run()
+        connection = IdlingServer(self._app, self._config, self._context, state, cast("Any", stream))
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
 
-    async def begin_closing(self) -> None:
-        """Let idle connections close and no connection take another request."""
+    async def begin_closing(self, patience: float) -> None:
+        """Let idle connections close and no connection take another request.
+
+        Args:
+            patience: Seconds to wait for HTTP/2 streams that are ending: once Hypercorn knows of the end, it
+                says goodbye to the connection before the stream's last frame.
+        """
+        with trio.move_on_after(patience):
+            while any(each.is_sending for each in self._connections):  # noqa: ASYNC110 - Hypercorn tells nobody
+                await trio.sleep(_POLL_SECONDS)
         await self._context.terminated.set()
+
+
+class IdlingServer(TCPServer):
+    """Hypercorn's server of one connection, which never loses its idle timer.
+
+    The timer is restarted by the app's task, and Quart cancels that task at this very moment, because the end of
+    an answer reaches it as the client's disconnect. The new timer would be cancelled with it, and the connection
+    would stay open for ever.
+    """
+
+    @property
+    def is_sending(self) -> bool:
+        """An HTTP/2 stream's end is still to be sent."""
+        wrapper = getattr(self, "protocol", None)  # set when the connection has started
+        protocol = getattr(wrapper, "protocol", None)
+        return isinstance(protocol, H2Protocol) and bool(protocol.stream_buffers)
+
+    async def protocol_send(self, event: ProtocolEvent) -> None:
+        """Pass an event on to the socket."""
+        if isinstance(event, Updated):
+            # Two steps of the scheduler and no I/O; the deadline is for form.
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+                await super().protocol_send(event)
+        else:
+            await super().protocol_send(event)
 
 
 def hypercorn_config(settings: Settings) -> Config:

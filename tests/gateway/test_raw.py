@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from gateway.front_parser import Incoming, RequestParser
 from gateway.http import Reply, Request
 from gateway.route import Route
 from gateway.settings import Settings
-from tests.gateway.kit import PATIENCE, QUICK, request_bytes, row, serving
+from tests.gateway.kit import PATIENCE, QUICK, Connection, request_bytes, row, serving
 
 HEALTH = row("GET", "/health")
 ROWS: tuple[Route, ...] = (HEALTH, row("POST", "/api/echo"))
@@ -130,21 +131,29 @@ async def test_a_head_that_does_not_come_closes_the_connection(sent: bytes) -> N
         assert await server.raw(sent) == b""
 
 
+async def drip(connection: Connection) -> None:
+    while True:
+        await connection.send(b"X: y\r\n")
+        await trio.sleep(0.02)
+
+
 async def test_dripping_does_not_extend_the_heads_deadline() -> None:
-    async with serving(ROWS, msgspec.structs.replace(QUICK, header_seconds=0.2)) as server:
-        async with server.connect() as connection:
-            with trio.fail_after(PATIENCE), pytest.raises(trio.BrokenResourceError):
-                await connection.send(b"GET /health HTTP/1.1\r\n")
-                while True:
-                    await connection.send(b"X: y\r\n")
-                    await trio.sleep(0.02)
+    async with (
+        serving(ROWS, msgspec.structs.replace(QUICK, header_seconds=0.2)) as server,
+        server.connect() as connection,
+    ):
+        await connection.send(b"GET /health HTTP/1.1\r\n")
+        with trio.fail_after(PATIENCE), pytest.raises(trio.BrokenResourceError):
+            await drip(connection)
 
 
 async def test_an_idle_connection_is_closed_and_a_second_request_has_its_own_deadline() -> None:
-    async with serving(ROWS, msgspec.structs.replace(QUICK, header_seconds=5.0, idle_seconds=0.1)) as server:
-        async with server.connect() as connection:
-            assert (await connection.request("GET", "/health")).status == 200
-            assert await connection.closed()
+    async with (
+        serving(ROWS, msgspec.structs.replace(QUICK, header_seconds=5.0, idle_seconds=0.1)) as server,
+        server.connect() as connection,
+    ):
+        assert (await connection.request("GET", "/health")).status == 200
+        assert await connection.closed()
 
 
 async def test_a_handler_may_take_longer_than_any_deadline_of_the_client() -> None:
@@ -163,7 +172,7 @@ async def test_a_handler_may_take_longer_than_any_deadline_of_the_client() -> No
 @pytest.fixture
 def few_descriptors() -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(os.listdir("/proc/self/fd"))
+    used = sum(1 for _ in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 40, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -234,7 +243,7 @@ def test_requests_are_the_same_however_the_bytes_are_cut(cuts: list[int]) -> Non
     whole.feed(STREAM)
     edges = [0, *sorted(cuts), len(STREAM)]
     tail = b""
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         if parser.requests and parser.requests[-1].upgrade:
             tail += STREAM[start:end]  # the owner has handed the connection over by now
         elif start != end:

@@ -7,7 +7,7 @@ import signal
 import socket
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import h2.config
 import h2.connection
@@ -36,7 +36,7 @@ class Endless:
         await trio.lowlevel.checkpoint()
         return b"data: " + b"x" * 65536 + b"\n\n"
 
-    async def __aenter__(self) -> Endless:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -107,19 +107,22 @@ async def test_stuck_clients_and_handlers_do_not_hold_the_server_up(door: Settin
         return Reply()
 
     rows = [row("GET", "/api/never", never), stream_row("/api/endless", Endless), HEALTH]
-    async with serving(rows, door) as server:
-        async with server.connect(receive_buffer=4096) as stuck, server.connect() as waiting:
-            await stuck.send(request_bytes("GET", "/api/endless"))
-            await stuck.head()
-            await waiting.send(request_bytes("GET", "/api/never"))
-            async with server.connect() as half:
-                await half.send(b"POST /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab")
-                await trio.sleep(0.05)
-                server.stop.request("test")
-                with trio.fail_after(door.grace_seconds + 2):
-                    await server.ended()
-                assert await half.closed()
-                assert await waiting.closed()
+    async with (
+        serving(rows, door) as server,
+        server.connect(receive_buffer=4096) as stuck,
+        server.connect() as waiting,
+    ):
+        await stuck.send(request_bytes("GET", "/api/endless"))
+        await stuck.head()
+        await waiting.send(request_bytes("GET", "/api/never"))
+        async with server.connect() as half:
+            await half.send(b"POST /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab")
+            await trio.sleep(0.05)
+            server.stop.request("test")
+            with trio.fail_after(door.grace_seconds + 2):
+                await server.ended()
+            assert await half.closed()
+            assert await waiting.closed()
 
 
 async def test_nothing_is_accepted_any_more_and_the_port_is_free_at_once(door: Settings) -> None:
@@ -294,7 +297,10 @@ async def http2(server: Server, path: str, *, until: bytes = b"") -> tuple[dict[
         await client.send(connection.data_to_send())
         with trio.fail_after(PATIENCE):
             while True:
-                for event in connection.receive_data(await client.stream.receive_some()):
+                data = await client.stream.receive_some()
+                if not data:
+                    return headers, body, False
+                for event in connection.receive_data(data):
                     if isinstance(event, h2.events.ResponseReceived):
                         headers = {str(name): str(value) for name, value in event.headers or ()}
                     elif isinstance(event, h2.events.DataReceived):

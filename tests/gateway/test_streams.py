@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -89,14 +89,16 @@ async def test_a_client_that_pipelines_behind_a_stream_and_leaves_is_noticed() -
 
 async def test_a_request_pipelined_behind_a_stream_is_answered_after_its_end(door: Settings) -> None:
     feed = Feed()
-    async with serving([streaming(feed), row("GET", "/api/quick", quick)], door) as server:
-        async with server.connect() as connection:
-            await connection.send(request_bytes("GET", "/api/stream") + request_bytes("GET", "/api/quick"))
-            await connection.head()
-            feed.send(b": one\n\n", None)
-            assert await connection.event() == b": one\n\n"
-            assert await connection.chunk() == b""
-            assert (await connection.answer()).json == {"ok": True}
+    async with (
+        serving([streaming(feed), row("GET", "/api/quick", quick)], door) as server,
+        server.connect() as connection,
+    ):
+        await connection.send(request_bytes("GET", "/api/stream") + request_bytes("GET", "/api/quick"))
+        await connection.head()
+        feed.send(b": one\n\n", None)
+        assert await connection.event() == b": one\n\n"
+        assert await connection.chunk() == b""
+        assert (await connection.answer()).json == {"ok": True}
 
 
 async def test_two_hundred_cut_streams_leave_nothing_and_the_server_answers(door: Settings) -> None:
@@ -133,7 +135,7 @@ async def test_a_source_that_fails_ends_its_own_stream_without_a_final_chunk(
             await trio.lowlevel.checkpoint()
             raise ValueError("broken source")
 
-        async def __aenter__(self) -> Broken:
+        async def __aenter__(self) -> Self:
             return self
 
         async def __aexit__(self, *_: object) -> None:
@@ -157,7 +159,7 @@ async def test_a_client_that_does_not_read_is_dropped_and_delays_nobody(door: Se
             await trio.lowlevel.checkpoint()
             return b"x" * 65536
 
-        async def __aenter__(self) -> Endless:
+        async def __aenter__(self) -> Self:
             return self
 
         async def __aexit__(self, *_: object) -> None:
@@ -231,13 +233,15 @@ async def test_a_follow_row_streams_frames_gaps_and_the_contracts_headers(door: 
 
 
 async def test_silence_is_filled_with_pings_that_carry_no_id(door: Settings) -> None:
-    async with serving([following([Frame(1, {})], ends=False, heartbeat=0.02)], door) as server:
-        async with server.connect() as connection:
-            await connection.send(request_bytes("GET", "/api/sessions/known/events"))
-            await connection.head()
-            assert await connection.event() == b"id: 1\ndata: {}\n\n"
-            assert await connection.event() == PING
-            assert await connection.event() == PING
+    async with (
+        serving([following([Frame(1, {})], ends=False, heartbeat=0.02)], door) as server,
+        server.connect() as connection,
+    ):
+        await connection.send(request_bytes("GET", "/api/sessions/known/events"))
+        await connection.head()
+        assert await connection.event() == b"id: 1\ndata: {}\n\n"
+        assert await connection.event() == PING
+        assert await connection.event() == PING
 
 
 async def test_an_idle_stream_has_no_deadline(door: Settings) -> None:
