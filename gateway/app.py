@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -28,11 +27,10 @@ _Disconnected: type[Exception] = getattr(quart.wrappers, "ClientDisconnectedErro
 
 def create_app(endpoint: Endpoint) -> QuartTrio:
     """Return the application: every request and WebSocket goes to ``endpoint``, before Quart's own routing."""
-    app = QuartTrio("gateway", static_folder=None)
+    app = QuartTrio(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = endpoint.largest_body
     app.config["BODY_TIMEOUT"] = None
     app.config["RESPONSE_TIMEOUT"] = None
-    app.logger = logging.getLogger("gateway.quart")
 
     @app.before_request
     async def serve_request() -> quart.Response:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import inspect
@@ -200,7 +200,7 @@ class _Normalisers:
             if not isinstance(value, Mapping):
                 return value
             result: dict[str, JSON] = {}
-            for name, item in value.items():
+            for name, item in cast("Mapping[str, JSON]", value).items():
                 known = fields.get(name.lower())
                 if known is None or (item is None and not known.keeps_null):
                     continue
@@ -223,12 +223,23 @@ def _as_it_is(value: JSON) -> JSON:
 def _each_item(normalise: Normaliser) -> Normaliser:
     if normalise is _as_it_is:
         return _as_it_is
-    return lambda value: [normalise(item) for item in value] if isinstance(value, list) else value
+
+    def each(value: JSON) -> JSON:
+        if not isinstance(value, list):
+            return value
+        items: list[JSON] = value  # pyright: ignore[reportUnknownVariableType] - JSON is Any
+        return [normalise(item) for item in items]
+
+    return each
 
 
 def _each_value(normalise: Normaliser) -> Normaliser:
     if normalise is _as_it_is:
         return _as_it_is
-    return lambda value: (
-        {name: normalise(item) for name, item in value.items()} if isinstance(value, dict) else value
-    )
+
+    def each(value: JSON) -> JSON:
+        if not isinstance(value, dict):
+            return value
+        return {name: normalise(item) for name, item in cast("dict[str, JSON]", value).items()}
+
+    return each

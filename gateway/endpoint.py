@@ -8,7 +8,7 @@ scope, body, decoding, handler. This is one of the four places that catch ``Exce
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -191,7 +191,7 @@ class Endpoint:
         return incident
 
     @asynccontextmanager
-    async def open_stream(self, reply: StreamReply) -> AsyncIterator[ByteSource]:
+    async def open_stream(self, reply: StreamReply) -> AsyncGenerator[ByteSource]:
         """Open a stream's source and count it while it is open."""
         self.metrics.streams.inc()
         try:

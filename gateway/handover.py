@@ -8,6 +8,7 @@ their answers not looked at.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -128,8 +129,8 @@ class Handover:
 
 
 def _import_hypercorn() -> None:
-    import gateway.app
-    import gateway.hypercorn_parts  # noqa: F401
+    for module in ("gateway.app", "gateway.hypercorn_parts"):
+        importlib.import_module(module)
 
 
 def _make_serve(endpoint: Endpoint) -> tuple[Serve, Stop]:

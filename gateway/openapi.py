@@ -146,7 +146,7 @@ def _plain(kind: inspect.Type) -> JSON:
 def _responses(row: Route, schemas: Mapping[int, JSON]) -> dict[str, JSON]:
     reply: dict[str, JSON] = {"description": "Success"}
     kind = _reply_type(row)
-    schema = schemas[id(kind)] if kind is not None else {}
+    schema: JSON = schemas[id(kind)] if kind is not None else {}
     if isinstance(row.reply, Stream):
         reply = {"description": "A stream of events", "content": {row.reply.content_type: {"schema": schema}}}
     elif row.status != 204:

@@ -6,7 +6,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -50,7 +50,7 @@ class Stop:
 
 
 @asynccontextmanager
-async def stop_on_signals() -> AsyncIterator[Stop]:
+async def stop_on_signals() -> AsyncGenerator[Stop]:
     """Turn SIGTERM, SIGINT and SIGHUP into a :class:`Stop`, for everything inside.
 
     The first signal asks for an orderly end. The second cancels the body, so that what it has open is

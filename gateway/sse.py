@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
@@ -165,7 +165,7 @@ def open_events(
     """
 
     @asynccontextmanager
-    async def opened() -> AsyncIterator[EventSource]:
+    async def opened() -> AsyncGenerator[EventSource]:
         async with follower() as opened_follower:
             yield EventSource(opened_follower, wire, heartbeat)
 

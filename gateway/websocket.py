@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 import trio
@@ -148,9 +148,7 @@ async def run_socket(
 
 
 def _closing_words(exc: Exception, report: Report) -> tuple[int, str]:
-    if isinstance(exc, SocketClosed):
-        return NORMAL, ""
-    if isinstance(exc, ExceptionGroup) and exc.split(SocketClosed)[1] is None:
+    if _is_close(exc):
         return NORMAL, ""
     failed = expected(exc)
     if failed is None:
@@ -160,6 +158,13 @@ def _closing_words(exc: Exception, report: Report) -> tuple[int, str]:
     if failed.status >= 500:
         return BUG, failed.message
     return REFUSED + failed.status, failed.message
+
+
+def _is_close(exc: Exception) -> bool:
+    if isinstance(exc, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", exc)
+        return group.split(SocketClosed)[1] is None
+    return isinstance(exc, SocketClosed)
 
 
 def follow_socket(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -318,5 +318,5 @@ class Following:
         return batch
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Following]:
+    async def open(self) -> AsyncGenerator[Following]:
         yield self

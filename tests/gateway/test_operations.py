@@ -54,8 +54,7 @@ async def test_a_broken_store_is_not_ready(tmp_path: Path) -> None:
 async def test_a_slow_store_counts_as_connected() -> None:
     class Slow:
         async def count_sessions(self) -> int:
-            await trio.sleep_forever()
-            return 0
+            return await trio.sleep_forever()
 
     async with serving(operations.ROUTES, runtime=Slow()) as server:
         answer = await server.request("GET", "/ready")

@@ -269,7 +269,7 @@ async def test_a_token_guards_every_path_known_or_not(
     door: Settings, authorization: str | None, message: str | None
 ) -> None:
     settings = msgspec.structs.replace(door, auth_token="secret")
-    headers = {} if authorization is None else {"Authorization": authorization}
+    headers: dict[str, Any] = {} if authorization is None else {"Authorization": authorization}
     async with serving(ROWS, settings) as server:
         for path, status in (("/api/echo/1", 200), ("/api/nowhere", 404)):
             answer = await server.request("GET", path, **headers)

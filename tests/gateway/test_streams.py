@@ -183,11 +183,10 @@ async def test_a_slow_handler_is_cancelled_when_its_client_leaves(door: Settings
 
     async def waits(_: Request, __: Any) -> Reply:
         try:
-            await trio.sleep_forever()
+            return await trio.sleep_forever()
         except trio.Cancelled:
             cancelled.set()
             raise
-        return Reply()
 
     async with serving([row("GET", "/api/wait", waits)], door) as server:
         async with server.connect() as connection:

@@ -140,7 +140,7 @@ def samples() -> list[bytes]:
 # --- framing and limits -------------------------------------------------------------------------------------
 
 
-def upgrade_bytes(path: str, **headers: str) -> bytes:
+def upgrade_bytes(path: str, **headers: Any) -> bytes:
     """Return an upgrade request."""
     key = base64.b64encode(os.urandom(16)).decode()
     return request_bytes(
