@@ -37,10 +37,9 @@ def append_lines(path: Path, lines: Sequence[bytes]) -> None:
 def read_list(path: Path) -> list[JSON]:
     """Return a JSON array; empty when the file is missing or holds none."""
     try:
-        value = msgspec.json.decode(path.read_bytes())
-    except (FileNotFoundError, msgspec.DecodeError):
+        return msgspec.json.decode(path.read_bytes(), type=list[JSON])
+    except (FileNotFoundError, msgspec.MsgspecError):
         return []
-    return value if isinstance(value, list) else []
 
 
 def read_lines(path: Path) -> list[JSON]:

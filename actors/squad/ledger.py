@@ -72,7 +72,7 @@ class Ledger:
         self._caps = caps
         self._size = 0
         self.last = 0
-        self.truncated = False
+        self.truncated: bool = False
 
     def resume(self) -> None:
         """Go on behind what the file holds; a line that a crash cut short is removed. Raises: OSError."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -79,23 +79,24 @@ def _decode(text: str) -> JSON:
 
 
 def _drafts(value: JSON) -> list[Draft]:
-    if isinstance(value, dict):
-        mapping: dict[str, JSON] = value
-        fields = _fields(mapping)
+    if _is_object(value):
+        fields = _fields(value)
         for name in _LISTS:
             if name in fields and (drafts := _drafts(fields[name])):
                 return drafts
         return []
-    if not isinstance(value, list):
+    if not _is_array(value):
         return []
-    items: list[JSON] = value
-    found: list[Draft] = []
-    for item in items:
-        if isinstance(item, dict):
-            task: dict[str, JSON] = item
-            if (draft := _draft(task)) is not None:
-                found.append(draft)
-    return found if len(found) * 2 >= len(items) else []
+    found = [draft for item in value if _is_object(item) and (draft := _draft(item)) is not None]
+    return found if len(found) * 2 >= len(value) else []
+
+
+def _is_object(value: JSON) -> TypeGuard[Mapping[str, JSON]]:
+    return isinstance(value, dict)
+
+
+def _is_array(value: JSON) -> TypeGuard[Sequence[JSON]]:
+    return isinstance(value, list)
 
 
 def _draft(item: Mapping[str, JSON]) -> Draft | None:
@@ -132,9 +133,8 @@ def _names(fields: Mapping[str, JSON]) -> tuple[str, ...]:
         value = fields.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool):
             value = [value]
-        if isinstance(value, list):
-            items: list[JSON] = value
+        if _is_array(value):
             return tuple(
-                str(each).strip() for each in items if isinstance(each, str | int) and str(each).strip()
+                str(each).strip() for each in value if isinstance(each, str | int) and str(each).strip()
             )
     return ()

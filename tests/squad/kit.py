@@ -145,7 +145,7 @@ async def open_engine(
     log: EventLog | None = None,
     owners: Owners | None = None,
     caps: Caps | None = None,
-    idle_after: float | None = 30.0,
+    idle_after: float = 30.0,
     recover: bool = True,
 ) -> AsyncGenerator[SquadEngine]:
     """Open an engine for the block; with ``log`` on that journal, as a new process would."""
@@ -202,6 +202,11 @@ def plan_calls(*tasks: tuple[str, str, list[str]]) -> Answer:
 
 
 Reply = Callable[[ModelRequest, str], "Answer | str"]
+
+
+def always(answer: Answer) -> Reply:
+    """Return what answers every worker alike."""
+    return lambda *_: answer
 
 
 class Team:

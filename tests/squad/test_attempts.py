@@ -11,7 +11,7 @@ import trio
 from actors.models.provider import ModelRequest
 from actors.squad import events as names
 from actors.testing.model import Answer, call, calls, hang, say
-from tests.squad.kit import MemoryStore, Team, drain, open_engine, squad, wait_phase
+from tests.squad.kit import MemoryStore, Team, always, drain, open_engine, squad, wait_phase
 from tests.squad.test_execution import CHAIN, by_title, statuses, store
 
 
@@ -128,7 +128,7 @@ async def test_a_task_that_takes_too_long_fails_alone(tmp_path: Path, autojump_c
 
 
 async def test_an_execution_that_takes_too_long_fails_whole(tmp_path: Path, autojump_clock: object) -> None:
-    team = Team(*CHAIN, work=lambda *_: hang())
+    team = Team(*CHAIN, work=always(hang()))
     async with open_engine(store(tmp_path, execution_timeout_secs=7), team.model, tmp_path) as engine:
         submitted = await engine.submit("squad-1", "go", auto_approve=True)
         failed = await wait_phase(engine, "squad-1", submitted.id, "failed")

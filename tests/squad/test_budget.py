@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 import trio
-import trio.testing
 
 from actors.models.provider import ModelRequest, Usage
 from actors.squad.purse import Account, BudgetSpent, Purse, total_spent
 from actors.squad.values import BudgetConfig
 from actors.testing.model import Answer, call, say
-from tests.squad.kit import Team, open_engine, wait_phase
+from tests.squad.kit import Team, always, open_engine, wait_phase
 from tests.squad.test_control import SQUAD, quiet
 from tests.squad.test_execution import statuses, store
 
@@ -131,7 +130,7 @@ def test_a_cost_limit_counts_money() -> None:
 
 async def test_a_spent_total_pauses_the_run_and_a_higher_one_lets_it_go_on(tmp_path: Path) -> None:
     stored = store(tmp_path, max_total_tokens=60)
-    team = Team(("a", "ann", []), ("b", "bob", ["t1"]), work=lambda *_: spending(40))
+    team = Team(("a", "ann", []), ("b", "bob", ["t1"]), work=always(spending(40)))
     async with open_engine(stored, team.model, tmp_path) as engine:
         submitted = await engine.submit(SQUAD, "go", auto_approve=True)
         paused = await wait_phase(engine, SQUAD, submitted.id, "paused")
@@ -189,7 +188,7 @@ async def test_a_task_limit_fails_the_task_alone(tmp_path: Path) -> None:
 
 
 async def test_an_agent_limit_fails_its_later_tasks(tmp_path: Path) -> None:
-    team = Team(("a", "ann", []), ("b", "ann", ["t1"]), ("c", "bob", ["t1"]), work=lambda *_: spending(300))
+    team = Team(("a", "ann", []), ("b", "ann", ["t1"]), ("c", "bob", ["t1"]), work=always(spending(300)))
     async with open_engine(
         store(tmp_path, max_tokens_per_agent=300, max_tokens_per_task=300), team.model, tmp_path
     ) as engine:

@@ -19,7 +19,7 @@ from actors.squad.errors import NotPausable, NotRunning, NotSteerable, TaskNotRe
 from actors.squad.messages import STEER_LIMIT
 from actors.squad.values import Execution, Scope
 from actors.testing.model import Answer, fail, hang, say, until
-from tests.squad.kit import MemoryStore, Team, drain, open_engine, squad, wait_phase
+from tests.squad.kit import MemoryStore, Team, always, drain, open_engine, squad, wait_phase
 from tests.squad.test_execution import by_title, statuses, store
 
 SQUAD = "squad-1"
@@ -407,8 +407,11 @@ async def test_an_emergency_stop_ends_planning_waiting_and_running_and_is_told_o
     def planner(request: ModelRequest) -> Answer | str:
         return hang() if hanging else '[{"title": "only", "agent": "ann"}]'
 
-    team = Team(work=lambda *_: hang(), planner=planner)
-    quick = Team(("only", "ann", []))
+    def work(_: ModelRequest, title: str) -> Answer:
+        return hang() if frozen else say(title)
+
+    frozen = True
+    team = Team(work=work, planner=planner)
     other = squad(tmp_path / "other", squad_id="squad-2")
     stored.squads["squad-2"] = other
     async with open_engine(stored, team.model, tmp_path) as engine:
@@ -441,15 +444,14 @@ async def test_an_emergency_stop_ends_planning_waiting_and_running_and_is_told_o
         assert events[-1] is told[0]
         assert (await engine.usage(SQUAD)).emergency_stopped
         assert await engine.emergency_stop(SQUAD) == []
-        hanging = False
-        team.model._function = quick.model._function
+        hanging = frozen = False
         after = await engine.submit(SQUAD, "again", auto_approve=True)
         await wait_phase(engine, SQUAD, after.id, "completed")
         assert not (await engine.usage(SQUAD)).emergency_stopped
 
 
 async def test_a_stop_of_the_whole_process_is_recorded_by_each_execution(tmp_path: Path) -> None:
-    team = Team(("only", "ann", []), work=lambda *_: hang())
+    team = Team(("only", "ann", []), work=always(hang()))
     async with open_engine(store(tmp_path), team.model, tmp_path) as engine:
         run = await running(engine, "only")
         engine.system.killswitch.trip("everything")

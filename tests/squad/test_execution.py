@@ -15,7 +15,7 @@ from actors.squad.errors import NotAwaitingApproval
 from actors.squad.messages import OverrideTask, PlanOverride
 from actors.squad.values import Agent, BudgetConfig, Execution, ModelPreferences, Task
 from actors.testing.model import Answer, fail, say, until
-from tests.squad.kit import MemoryStore, Team, drain, open_engine, squad, wait_phase
+from tests.squad.kit import MemoryStore, Team, always, drain, open_engine, squad, wait_phase
 
 DIAMOND = (
     ("collect", "ann", list[str]()),
@@ -210,7 +210,7 @@ async def test_dependants_of_a_failed_task_are_skipped_with_the_cause_and_others
 
 
 async def test_a_run_of_which_no_task_succeeded_has_failed(tmp_path: Path) -> None:
-    team = Team(*CHAIN, work=lambda *_: fail(ModelError("no luck", kind="invalid_request")))
+    team = Team(*CHAIN, work=always(fail(ModelError("no luck", kind="invalid_request"))))
     async with open_engine(store(tmp_path), team.model, tmp_path) as engine:
         submitted = await engine.submit("squad-1", "go", auto_approve=True)
         failed = await wait_phase(engine, "squad-1", submitted.id, "completed", "failed")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import trio
-import trio.testing
 
 from actors.errors import Conflict
 from actors.journal.log import Append
