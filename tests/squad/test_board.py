@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -287,10 +288,8 @@ class BoardMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from([row.id for row in self.board.rows()]))
 
     def attempt(self, change: Any) -> None:
-        try:
+        with suppress(Invalid, Conflict):
             self.board.apply(change())
-        except (Invalid, Conflict):
-            pass
 
     @rule(data=st.data())
     def create(self, data: st.DataObject) -> None:

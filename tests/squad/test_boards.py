@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -56,16 +55,22 @@ async def test_the_page_for_people_keeps_the_progress(shelf: Shelf) -> None:
     ]
 
 
-async def test_the_index_follows_the_tasks(shelf: Shelf, autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_index_follows_the_tasks(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards, "BEHIND", 0.0)
     squad = await shelf.squad()
+    index = Path(shelf.workspace(), "tasks", "index.json")
+
+    async def until(ids: list[str]) -> None:
+        with trio.fail_after(5):
+            while not index.exists() or [row["id"] for row in json.loads(index.read_text())] != ids:
+                await trio.lowlevel.checkpoint()
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(shelf.squads.run)
         task = await shelf.squads.tasks.create(squad.id, given())
-        await trio.sleep(1)
-        assert [row["id"] for row in json.loads(read(shelf, "index.json"))] == [task.id]
+        await until([task.id])
         await shelf.squads.tasks.delete(squad.id, task.id)
-        await trio.sleep(1)
-        assert json.loads(read(shelf, "index.json")) == []
+        await until([])
         nursery.cancel_scope.cancel()
 
 
@@ -94,7 +99,7 @@ async def test_deleting_removes_both_files_and_updates_the_dependants(shelf: She
     first = await shelf.squads.tasks.create(squad.id, given("a"))
     second = await shelf.squads.tasks.create(squad.id, given("b", first.id))
     await shelf.squads.tasks.delete(squad.id, first.id)
-    assert not [name for name in os.listdir(Path(shelf.workspace()) / "tasks") if first.id in name]
+    assert not list(Path(shelf.workspace(), "tasks").glob(f"{first.id}*"))
     assert json.loads(read(shelf, f"{second.id}.json"))["dependsOn"] == []
     assert json.loads(read(shelf, f"{second.id}.json"))["status"] == "ready"
 
