@@ -143,12 +143,13 @@ class ExecutionActor(Actor[Command]):
         await self._require_ours(message)
         try:
             return await self._receive(message, ctx)
-        except (StorageFailed, SequenceConflict):
-            self._stop_work("the execution is being read again")
-            self._attempts.clear()
-            self._side = None
-            await self._load(ctx)
-            raise
+        except (StorageFailed, SequenceConflict) as error:
+            failure = error
+        self._stop_work("the execution is being read again")
+        self._attempts.clear()
+        self._side = None
+        await self._load(ctx)
+        raise failure
 
     async def _receive(self, message: Command, ctx: Context[Command]) -> object:
         state, owner = self._state, self._services.owners.me

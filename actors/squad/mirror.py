@@ -87,11 +87,7 @@ class Mirror:
         await self._on_disk(partial(self._append, events, change.lines, plan), "ledger")
         rows = [board_row(state, task_id) for task_id in change.tasks]
         if rows and change.board:
-            with trio.move_on_after(DISK_SECONDS):
-                try:
-                    await self._put_tasks(state.squad_id, rows)
-                except (OSError, ActorsError) as error:
-                    self._note("board", str(error))
+            await self._within(partial(self._put_tasks, state.squad_id, rows), "board")
 
     async def keep(self, record: HistoryRecord) -> None:
         """Write the history record."""
@@ -103,13 +99,17 @@ class Mirror:
         return Path(self._state.workspace)
 
     async def _on_disk(self, act: Callable[[], None], what: str) -> None:
-        with trio.move_on_after(DISK_SECONDS) as scope:
-            try:
-                await self._disk(act)
-            except OSError as error:
-                self._note(what, str(error))
-        if scope.cancelled_caught:
+        await self._within(partial(self._disk, act), what)
+
+    async def _within(self, act: Callable[[], Awaitable[None]], what: str) -> None:
+        """Do something with the workspace; note a failure, and go on without it after a while."""
+        try:
+            with trio.fail_after(DISK_SECONDS):
+                await act()
+        except trio.TooSlowError:
             self._note(what, f"no answer from the disk within {DISK_SECONDS:g} s")
+        except (OSError, ActorsError) as error:
+            self._note(what, str(error))
 
     def _note(self, what: str, error: str) -> None:
         if error != self._broken:
