@@ -9,12 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import trio
+
+from actors.agent.background import BackgroundAgents
 from actors.agent.build import build_team
 from actors.agent.team import AgentSpec, Team, open_team
 from actors.agent.toolbox import ToolsetSpec
 from actors.config.catalog import Catalog, Listing, open_catalog
 from actors.config.document import config_document
 from actors.config.errors import ConfigError
+from actors.config.remote import RemoteSource, remote_source
 from actors.config.schema import Agent as AgentConfig
 from actors.config.schema import Config
 from actors.config.sources import BuiltinSource, Source
@@ -24,7 +28,7 @@ from actors.models.catalog import Models
 from actors.settings import Settings
 from actors.tools.function import function_tool
 from actors.tools.policy import SafetyMode
-from actors.tools.registry import Deps, build_toolset, read_options
+from actors.tools.registry import BUILDERS, Builder, Deps, build_toolset, read_options
 from actors.tools.tool import Tool
 
 JSON = Any
@@ -66,14 +70,27 @@ class Agents:
     Args:
         models: Where their models come from.
         settings: The runtime's.
-        deps: Makes what the toolsets of one session share.
+        deps: Makes what the toolsets of one session share, given its id.
+        builders: How each type of toolset is built.
+        background: Where background agents run.
     """
 
-    def __init__(self, models: Models, settings: Settings, deps: Callable[[], Deps]) -> None:
+    def __init__(
+        self,
+        models: Models,
+        settings: Settings,
+        deps: Callable[[str], Deps],
+        *,
+        builders: Mapping[str, Builder] = BUILDERS,
+        background: BackgroundAgents | None = None,
+    ) -> None:
+        self._builders = builders
+        self._background = background
         self._models = models
         self._settings = settings
         self._deps = deps
         self._catalogs: list[Catalog] = []
+        self._remote: list[RemoteSource] = []
         self._made: dict[str, Agent] = {}
 
     def add(self, agents: str | os.PathLike[str] | Agent | Sequence[Agent]) -> None:
@@ -83,6 +100,10 @@ class Agents:
             Invalid: an agent's name is taken, or one of its toolsets does not exist.
         """
         if isinstance(agents, str | os.PathLike):
+            if (remote := remote_source(os.fspath(agents))) is not None:
+                self._remote.append(remote)
+                self.add_source(remote)
+                return
             self._catalogs.append(open_catalog(Path(agents), fresh=FRESH))
             return
         for agent in [agents] if isinstance(agents, Agent) else agents:
@@ -96,6 +117,18 @@ class Agents:
     def add_source(self, source: Source) -> None:
         """Offer an agent file from anywhere."""
         self._catalogs.append(Catalog([source]))
+
+    async def pull(self) -> None:
+        """Get every agent from a URL or a registry again; what cannot be had stays as it is."""
+        async with trio.open_nursery() as nursery:
+            for source in self._remote:
+                nursery.start_soon(source.refresh)
+
+    async def keep_pulling(self, interval: float) -> None:
+        """Pull every ``interval`` seconds, for ever."""
+        while True:
+            await trio.sleep(interval)
+            await self.pull()
 
     def add_assistant(self) -> None:
         """Offer the built-in assistant."""
@@ -143,8 +176,13 @@ class Agents:
             return config_document(_as_config(self._made[agent]))
         return config_document((await self._get(agent)).config)
 
-    async def open_team(self, agent: str) -> Team:
-        """Return a new team of the source's agents, in its newest usable version.
+    async def names(self, agent: str) -> list[str]:
+        """Return the names of a source's agents, in its order. Raises: NotFound."""
+        made = self._made.get(agent)
+        return [*(_as_config(made) if made else (await self._get(agent)).config).agents]
+
+    async def open_team(self, agent: str, session: str = "") -> Team:
+        """Return a new team of the source's agents, in its newest usable version, for a session's use.
 
         Raises:
             NotFound: no such source.
@@ -155,10 +193,11 @@ class Agents:
         return build_team(
             config,
             self._models,
-            partial(build_toolset, deps=self._deps()),
+            partial(build_toolset, deps=self._deps(session), builders=self._builders),
             self._settings.environment,
             self._settings.default_model,
             extra=_functions(made) if made else None,
+            background=self._background,
         )
 
     async def count_tools(self, agent: str, name: str) -> int:
@@ -243,8 +282,10 @@ def _functions(agent: Agent) -> Mapping[str, ToolsetSpec]:
 
 
 def implied_tools(spec: AgentSpec) -> list[str]:
-    """Return the tools an agent has without a toolset: those of its sub-agents and handoffs."""
+    """Return the tools an agent has without a toolset: those of its sub-agents, handoffs and position."""
     found = ["transfer_task"] if spec.sub_agents else []
+    if spec.background_agents:
+        found += [f"{verb}_background_agent" for verb in ("run", "view", "stop")] + ["list_background_agents"]
     return [*found, "handoff"] if spec.handoffs else found
 
 

@@ -14,10 +14,18 @@ from functools import partial
 import trio
 from msgspec import structs
 
+from actors.agent.background import open_background_agents
 from actors.agent.titles import generate_title
 from actors.agents import Agent, Agents
 from actors.auth.keys import Keys
 from actors.auth.queries import KeyRows
+from actors.beside import Beside, forgetter, session_jobs
+from actors.apitools.caller import open_caller
+from actors.apitools.flow_rules import problems_of
+from actors.apitools.history import open_history
+from actors.apitools.queries import ApiRows
+from actors.apitools.service import ApiTools
+from actors.apitools.vault import Vault
 from actors.errors import ActorsError, NotFound
 from actors.groups import ungrouped
 from actors.ids import wall_clock
@@ -30,7 +38,7 @@ from actors.journal.tail import Follower, Tails, open_follower, open_tails
 from actors.kernel import ActorStopped, Address, KillSwitch, Kind, MailboxFull, Ref, System, open_system
 from actors.models.catalog import Models
 from actors.session import codec, queries
-from actors.session.actor import Command, Publish, SessionActor
+from actors.session.actor import Command, SessionActor
 from actors.session.create import (
     checked_working_dir,
     create_session,
@@ -40,16 +48,20 @@ from actors.session.create import (
     stream_of,
 )
 from actors.session.flusher import Flusher
+from actors.session.internal import Publish
 from actors.session.messages import HistoryMessage, PlanChanged, SessionView, Template
+from actors.session.overlay import Overlay
 from actors.session.queries import SessionRow, SessionRows
 from actors.session.services import Bound, Owners, SessionServices
 from actors.session.session import Session
 from actors.settings import Settings
 from actors.squad.queries import ExecutionRows
 from actors.squads import build_squads, execution_kind
+from actors.tools.egress import Egress, Reach
+from actors.tools.http_api.executor import Executor
 from actors.tools.jobs import open_jobs
 from actors.tools.plans import PlanChange, Plans
-from actors.tools.registry import Deps
+from actors.tools.registry import BUILDERS, Deps
 
 logger = logging.getLogger("greenroom.runtime")
 CLOSE_GRACE = 2.0
@@ -69,6 +81,7 @@ class Runtime:
         squads: The squads' engine: what they execute.
         squad_store: Their stored resources: records, workspaces, boards, memories, templates.
         bound: The sessions that ran in this process.
+        overlays: What connected programs lend to sessions, by session id; looked up at the start of each run.
         started_at: Seconds since the epoch.
     """
 
@@ -90,10 +103,12 @@ class Runtime:
         self.squad_store, self.squads = build_squads(settings, journal, models, owners, clock)
         self.started_at = clock()
         self.system: System
+        self.api_tools: ApiTools
         self._tails = tails
         self._clock = clock
         self._owners = owners
         self.bound = Bound()
+        self.overlays: dict[str, Overlay] = {}
         self._fork_lock = trio.Lock()
 
     # --- sessions ---------------------------------------------------------------------------------------------------
@@ -254,7 +269,8 @@ async def open_runtime(
 
     Args:
         settings: How to set it up; without it, from the environment and with everything kept in memory.
-        agents: An agent file or a directory of them, a URL, an OCI reference, or agents made in Python. More can be added later.
+        agents: An agent file or a directory of them, a URL, an OCI reference, or agents made in Python. More can be
+            added later.
         models: The providers to use; made from the settings when not given. Closed with the runtime.
         clock: Seconds since the epoch, for records.
 
@@ -271,14 +287,26 @@ async def open_runtime(
         journal.register(SessionRows())
         journal.register(KeyRows())
         journal.register(ExecutionRows())
+        journal.register(ApiRows())
         models = models or Models(settings.environment, settings.data_dir)
         stack.push_async_callback(models.aclose)
         tails = await stack.enter_async_context(open_tails(journal))
         jobs = await stack.enter_async_context(open_jobs())
         nursery = await stack.enter_async_context(trio.open_nursery())
         stack.callback(nursery.cancel_scope.cancel)
+        reach = Reach(settings.reachable_hosts, everything=settings.allow_private_tools)
         plans = Plans(settings.data_dir / "plans", lambda change: runtime.publish_plan(change))
-        catalog = Agents(models, settings, lambda: Deps(jobs=jobs, plans=plans))
+        beside = Beside(lambda session_id: runtime.session_ref(session_id), settings.environment)
+        background = await stack.enter_async_context(open_background_agents(beside.store, beside.ask))
+        catalog = Agents(
+            models,
+            settings,
+            lambda session_id: Deps(
+                jobs=jobs, plans=plans, reach=reach, recall=lambda owner, text: beside.recall(session_id or owner, text)
+            ),
+            builders={**BUILDERS, "background_jobs": session_jobs},
+            background=background,
+        )
         runtime = Runtime(settings, journal, tails, models, catalog, owners, clock)
         if agents is None:
             catalog.add_assistant()
@@ -286,6 +314,11 @@ async def open_runtime(
             catalog.add(agents)
         if settings.pull_interval > 0:
             nursery.start_soon(catalog.keep_pulling, settings.pull_interval, name="pulling")
+        history = await stack.enter_async_context(open_history(journal, owners.me, clock))
+        caller = await stack.enter_async_context(open_caller(Executor(Egress(reach=reach)), history, clock))
+        runtime.api_tools = ApiTools(
+            journal, Vault(settings.data_dir, settings.environment), caller, history, clock, problems_of
+        )
         flusher = Flusher()
         nursery.start_soon(flusher.run, name="flusher")
         services = SessionServices(
@@ -297,10 +330,16 @@ async def open_runtime(
             open_team=catalog.open_team,
             check_model=lambda ref: _check(models, ref),
             make_title=generate_title,
+            catalogue=tuple(models.available()),
             data_dir=settings.data_dir,
             default_dir=settings.working_dir,
             env=settings.environment,
             bound=runtime.bound,
+            overlays=runtime.overlays,
+            expand=beside.expand,
+            forget=forgetter(background, jobs),
+            elsewhere=beside.elsewhere,
+            equip=runtime.api_tools.equip,
         )
         kinds = {
             "session": Kind(
@@ -311,6 +350,7 @@ async def open_runtime(
         runtime.system = await stack.enter_async_context(open_system(kinds, grace=CLOSE_GRACE))
         runtime.squads.system = runtime.system
         nursery.start_soon(runtime.recover, name="recovery")
+        nursery.start_soon(history.recover, owners.alive, name="call history recovery")
         nursery.start_soon(runtime.squads.recover, name="squad recovery")
         nursery.start_soon(runtime.squads.run, name="squad activity")
         nursery.start_soon(runtime.squad_store.run, name="squad boards")

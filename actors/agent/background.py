@@ -7,7 +7,7 @@ the task until it is over; then the runtime may store them as a sub-session.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Literal
@@ -38,6 +38,8 @@ MAX_KEPT = 100
 """Tasks of one session that are remembered after their end."""
 _DELTAS = (ev.TextDelta, ev.ReasoningDelta, ev.ToolCallDelta, ev.ToolOutput)
 Status = Literal["running", "completed", "failed", "stopped"]
+Ask = Callable[[RunFacts, str, Elicitation], Awaitable[ElicitationReply]]
+"""Puts an agent's question to the person of a conversation's session and waits for the answer."""
 
 
 class MemoryHost:
@@ -45,15 +47,17 @@ class MemoryHost:
 
     Args:
         facts: Of this task's own conversation.
-        parent: Whose rules, model overrides and questions hold here, too.
+        parent: Whose rules and model overrides hold here, too.
+        ask: Puts the task's questions to a person; the parent itself without it, whose run may be over by then.
     """
 
-    def __init__(self, facts: RunFacts, parent: RunHost) -> None:
+    def __init__(self, facts: RunFacts, parent: RunHost, ask: Ask | None = None) -> None:
         self.facts = facts
         self.events: list[RunEvent] = []
         self.text: list[str] = []
         self.open = OpenRuns()
         self._parent = parent
+        self._ask = ask
         self._transcript = Transcript()
         self._message_id = 0
         self._cost = 0.0
@@ -107,7 +111,9 @@ class MemoryHost:
 
     async def elicit(self, agent: str, call_id: str, question: Elicitation) -> ElicitationReply:
         """Pass the question on to the session that started the task."""
-        return await self._parent.elicit(agent, call_id, question)
+        if self._ask is None:
+            return await self._parent.elicit(agent, call_id, question)
+        return await self._ask(self.facts, agent, question)
 
     def take_steering(self) -> Sequence[Incoming]:
         """Nobody steers a background task."""
@@ -133,7 +139,7 @@ class MemoryHost:
         """Open a sub-session of the task; its events stay with it."""
         del agent, title, interactive
         await trio.lowlevel.checkpoint()
-        return MemoryHost(msgspec.structs.replace(self.facts, session_id=new_uuid()), self)
+        return MemoryHost(msgspec.structs.replace(self.facts, session_id=new_uuid()), self, self._ask)
 
     async def close_child(self, child: RunHost) -> None:
         """Take over what the sub-session cost."""
@@ -167,11 +173,18 @@ class BackgroundAgents:
     Args:
         nursery: Where tasks run.
         store: Told of each task that ended, to keep its conversation; must not wait.
+        ask: See :class:`MemoryHost`.
     """
 
-    def __init__(self, nursery: trio.Nursery, store: Callable[[BackgroundTask], None] | None = None) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        store: Callable[[BackgroundTask], None] | None = None,
+        ask: Ask | None = None,
+    ) -> None:
         self._nursery = nursery
         self._store = store
+        self._ask = ask
         self._tasks: dict[str, BackgroundTask] = {}
         self._next = 1
 
@@ -190,7 +203,10 @@ class BackgroundAgents:
         ended = [each for each in mine if each.status != "running"]
         for old in ended[: max(0, len(ended) - MAX_KEPT + 1)]:
             del self._tasks[old.id]
-        host = MemoryHost(msgspec.structs.replace(ctx.host.facts, session_id=new_uuid()), ctx.host)
+        facts = msgspec.structs.replace(
+            ctx.host.facts, session_id=new_uuid(), root=ctx.host.facts.root or owner
+        )
+        host = MemoryHost(facts, ctx.host, self._ask)
         started = BackgroundTask(f"agent_task_{self._next}", owner, agent, task, host)
         self._next += 1
         self._tasks[started.id] = started
@@ -263,12 +279,14 @@ class BackgroundAgents:
 @asynccontextmanager
 async def open_background_agents(
     store: Callable[[BackgroundTask], None] | None = None,
+    ask: Ask | None = None,
 ) -> AsyncGenerator[BackgroundAgents]:
     """Lend a home for background agents; at the end those still running are cancelled.
 
     Args:
         store: See :class:`BackgroundAgents`.
+        ask: Likewise.
     """
     async with trio.open_nursery() as nursery:
-        yield BackgroundAgents(nursery, store)
+        yield BackgroundAgents(nursery, store, ask)
         nursery.cancel_scope.cancel()

@@ -55,7 +55,7 @@ class RunLimits(Struct, frozen=True, kw_only=True):
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
-    """What does not change during a run."""
+    """What does not change during a run. ``root``: the session whose stream a sub-session's conversation is on."""
 
     session_id: str
     run_id: str
@@ -64,6 +64,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     limits: RunLimits = RunLimits()
+    root: str = ""
 
 
 class RunHost(Protocol):

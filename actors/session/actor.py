@@ -15,20 +15,22 @@ import msgspec
 import trio
 
 from actors.agent.closing import ClosingReason, closing_events
+from actors.agent.context import Autopilot, RunOptions
 from actors.agent.host import RunFacts
 from actors.agent.messages import ApprovalDecided, ElicitationAnswered
 from actors.agent.run import opening_events, run_agent
 from actors.agent.team import AgentSpec, Team, open_team
-from actors.errors import Conflict, Invalid, NotFound
-from actors.ids import new_id
+from actors.errors import Conflict, Invalid, NotFound, Overloaded
+from actors.ids import new_id, new_uuid
 from actors.journal.log import SequenceConflict
-from actors.kernel import Actor, Context, Control, Gate, Outcome, Work
+from actors.kernel import Actor, Context, Gate, Work
 from actors.models.provider import Message
 from actors.session import codec, decide, snapshot
 from actors.session import messages as m
-from actors.session.approvals import Desk
+from actors.session.approvals import Desk, Question
 from actors.session.create import stream_of
-from actors.session.host import SessionHost
+from actors.session.host import SessionHost, elicitation_requested
+from actors.session.internal import Elicit, KeepBackground, Publish, Recall, RunFinished
 from actors.session.recorder import Recorder, StorageFailed
 from actors.session.services import SessionServices
 from actors.session.state import SessionState
@@ -38,19 +40,6 @@ from actors.tools.tool import ElicitationReply
 logger = logging.getLogger("greenroom.session")
 T = TypeVar("T")
 PAGE = 1024
-
-
-class RunFinished(Control, frozen=True):
-    """The run's work ended, one way or another."""
-
-    run_id: str
-    outcome: Outcome[None]
-
-
-class Publish(Control, frozen=True):
-    """Put an event that happened elsewhere in the process on this session's stream, if a run is active."""
-
-    event: m.PlanChanged
 
 
 class ActiveRun:
@@ -73,6 +62,8 @@ Command = (
     m.GetView
     | m.GetModels
     | m.StartRun
+    | m.Send
+    | m.ClearQueue
     | m.CancelRun
     | m.Steer
     | m.FollowUp
@@ -90,6 +81,9 @@ Command = (
     | m.DeleteSession
     | RunFinished
     | Publish
+    | Elicit
+    | KeepBackground
+    | Recall
 )
 
 
@@ -109,6 +103,7 @@ class SessionActor(Actor[Command]):
         self._recorder: Recorder
         self._team: Team | None = None
         self._active: ActiveRun | None = None
+        self._sent: m.Send | None = None
         self._fresh = False
         self._kept = 0
 
@@ -137,6 +132,12 @@ class SessionActor(Actor[Command]):
                 return self._models()
             case m.StartRun():
                 return await self._start_run(message, ctx)
+            case m.Send():
+                return await self._send(message, ctx)
+            case m.ClearQueue():
+                if not (state.steering or state.follow_ups):
+                    return m.Accepted(state.seq)
+                return await self._record(m.QueueCleared())
             case m.CancelRun():
                 return self._cancel_run(message)
             case m.Steer():
@@ -189,6 +190,14 @@ class SessionActor(Actor[Command]):
             case Publish():
                 if self._active is not None:
                     self._recorder.emit(message.event)
+                return None
+            case Elicit():
+                return await self._elicit(message)
+            case KeepBackground():
+                await self._record(decide.kept_background(state, message, self._services.clock()))
+                return None
+            case Recall():
+                await self._recall(message, ctx)
                 return None
             case _:
                 assert_never(message)
@@ -301,12 +310,39 @@ class SessionActor(Actor[Command]):
 
     # --- the run ----------------------------------------------------------------------------------------------------
 
-    async def _start_run(self, message: m.StartRun, ctx: Context[Command]) -> m.RunAccepted:
+    async def _send(self, message: m.Send, ctx: Context[Command]) -> m.SendAccepted:
+        """Start a run, or queue the message for the one going on."""
+        delivery = decide.delivery(self._state, message)
+        if delivery == "idle":
+            await self._start_run(decide.run_for(message, message.message), ctx, autopilot_of(message))
+            self._sent = message
+        else:
+            await self._record(decide.queued(message))
+        return m.SendAccepted(delivery)
+
+    async def _go_on(self, ctx: Context[Command]) -> None:
+        """After a run that failed: give the next message that was sent a run of its own."""
+        waiting = self._state.steering or self._state.follow_ups
+        sent = self._sent
+        if sent is None or not waiting or self._state.run is not None:
+            return
+        first = waiting[0]
+        given = msgspec.structs.replace(first.input, client_id=first.item_id)
+        await self._start_run(decide.run_for(sent, given), ctx, autopilot_of(sent))
+
+    async def _start_run(
+        self, message: m.StartRun, ctx: Context[Command], autopilot: Autopilot | None = None
+    ) -> m.RunAccepted:
         state, services = self._state, self._services
         decide.require_idle(state)
+        self._sent = None
         team, agent = await self._bind(message)
+        overlay = services.overlays.get(self._id)
+        if overlay is not None:
+            team = overlay.dress(team, agent)
         if message.model:
             services.check_model(message.model)
+        messages, agent = await self._expanded(message.messages, team, agent)
         run_id = new_id("run")
         after = self._recorder.seq
         active = ActiveRun(run_id)
@@ -318,7 +354,7 @@ class SessionActor(Actor[Command]):
                 team,
                 agent,
                 run_id=run_id,
-                messages=[decide.incoming(each) for each in message.messages],
+                messages=[decide.incoming(each) for each in messages],
                 new_message_id=state.new_message_id,
                 position=len(state.messages),
                 owner=services.owners.me,
@@ -330,7 +366,7 @@ class SessionActor(Actor[Command]):
                 team,
                 agent,
                 message.model,
-                [Message("user", each.content, each.parts) for each in message.messages],
+                [Message("user", each.content, each.parts) for each in messages],
             )
         gate = Gate(ctx.gate)
         active.work = ctx.start_work(
@@ -341,6 +377,7 @@ class SessionActor(Actor[Command]):
             team,
             agent,
             gate,
+            RunOptions(autopilot=autopilot),
             done=lambda outcome: RunFinished(run_id, outcome),
             gate=gate,
             name=run_id,
@@ -352,8 +389,10 @@ class SessionActor(Actor[Command]):
         """Return the session's team and current agent: bound by the first run, kept by later ones."""
         state = self._state
         if self._team is None:
-            self._team = await self._services.open_team(state.source or message.source)
+            self._team = await self._services.open_team(state.source or message.source, self._id)
         team = self._team
+        if self._services.equip is not None:
+            await self._services.equip(team, state.source or message.source, self._id)
         wanted = state.agent if state.source else message.agent
         if wanted and wanted not in team.agents:
             if not state.source:
@@ -361,12 +400,41 @@ class SessionActor(Actor[Command]):
             wanted = ""
         return team, wanted or team.default
 
+    async def _expanded(
+        self, messages: Sequence[m.UserInput], team: Team, agent: str
+    ) -> tuple[list[m.UserInput], str]:
+        """Replace commands by their prompts; return the messages and the agent that the last command calls."""
+        expanded: list[m.UserInput] = []
+        for message in messages:
+            found = decide.command_of(message, team, agent)
+            if found is not None:
+                command, typed = found
+                agent = command.agent
+                prompt = await self._services.expand(command.instruction, typed, self._working_dir)
+                message = msgspec.structs.replace(message, content=prompt)
+            expanded.append(message)
+        return expanded, agent
+
+    @property
+    def _working_dir(self) -> Path:
+        return Path(self._state.template.working_dir or self._services.default_dir)
+
+    async def _recall(self, message: Recall, ctx: Context[Command]) -> None:
+        told = (m.UserInput(message.content, literal=True),)
+        if self._state.run is None:
+            await self._start_run(m.StartRun(source="", messages=told), ctx)
+            return
+        try:
+            await self._record(*decide.steer(self._state, m.Steer(messages=told)))
+        except Overloaded:
+            await self._record(*decide.follow_up(self._state, m.FollowUp(messages=told)))
+
     def _host(self, active: ActiveRun, headers: Mapping[str, str], agent: AgentSpec) -> SessionHost:
         services = self._services
         facts = RunFacts(
             session_id=self._id,
             run_id=active.run_id,
-            working_dir=Path(self._state.template.working_dir or services.default_dir),
+            working_dir=self._working_dir,
             data_dir=services.data_dir,
             headers=headers,
             env=services.env,
@@ -382,6 +450,7 @@ class SessionActor(Actor[Command]):
         team: Team,
         agent: str,
         gate: Gate,
+        options: RunOptions,
     ) -> None:
         try:
             if previous is not None:
@@ -391,7 +460,7 @@ class SessionActor(Actor[Command]):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._make_title, active.title)
                     async with open_team(team):
-                        await run_agent(host, team, agent, gate)
+                        await run_agent(host, team, agent, gate, options=options)
         finally:
             active.settled.set()
 
@@ -417,7 +486,11 @@ class SessionActor(Actor[Command]):
         if len(self._state.open_runs):
             reason, detail = decide.ending_of(message.outcome)
             await self._close_runs(reason, detail)
-        await self._keep()
+            if reason == "canceled":
+                self._sent = None
+        await self._go_on(ctx)
+        if self._active is None:
+            await self._keep()
 
     # --- questions --------------------------------------------------------------------------------------------------
 
@@ -454,7 +527,9 @@ class SessionActor(Actor[Command]):
     async def _answer(self, message: m.Answer) -> m.Accepted:
         if self._id not in self._services.bound:
             raise NotFound("session not found")
-        waiting = self._active.desk.elicitations if self._active is not None else {}
+        waiting = dict(self._services.elsewhere.of(self._id))
+        if self._active is not None:
+            waiting.update(self._active.desk.elicitations)
         question = decide.pick(waiting, message.elicitation_id)
         request = self._state.elicitations.get(question.id)
         accepted = await self._record(
@@ -469,14 +544,28 @@ class SessionActor(Actor[Command]):
             question.settle(ElicitationReply(message.action, message.content))
         return accepted
 
+    async def _elicit(self, message: Elicit) -> Question[ElicitationReply]:
+        asked, question = message.question, Question[ElicitationReply](new_uuid())
+        self._services.elsewhere.add(self._id, question)
+        await self._record(
+            elicitation_requested(asked, question.id, agent=message.agent, session=message.session)
+        )
+        return question
+
     async def _delete(self, message: m.DeleteSession, ctx: Context[Command]) -> m.Accepted:
         accepted = await self._close_runs(
             "canceled", "session deleted", m.SessionDeleted(reason=message.reason), verdict="deleted"
         )
         await self._services.log.purge(self._stream)
         self._services.bound.discard(self._id)
+        self._services.forget((self._id, *self._state.subs))
         if self._active is not None:
             self._active.cancel("session deleted")
         else:
             ctx.passivate()
         return accepted
+
+
+def autopilot_of(message: m.Send) -> Autopilot | None:
+    """Return the run's autopilot, if it has one."""
+    return Autopilot(max_continues=message.max_continues) if message.max_continues >= 0 else None

@@ -44,6 +44,33 @@ class Question(Generic[T]):
         return self._answer
 
 
+class Elsewhere:
+    """The open questions of background agents, by session. They outlive runs and actors, but not the process."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, dict[str, Question[ElicitationReply]]] = {}
+
+    def of(self, session_id: str) -> dict[str, Question[ElicitationReply]]:
+        """Return a session's open questions by id."""
+        return {
+            question_id: question
+            for question_id, question in self._open.get(session_id, {}).items()
+            if question.open
+        }
+
+    def add(self, session_id: str, question: Question[ElicitationReply]) -> None:
+        """Note a question."""
+        self._open.setdefault(session_id, {})[question.id] = question
+
+    def discard(self, session_id: str, question_id: str) -> None:
+        """Forget a question that was answered, or that nobody waits for any more."""
+        mine = self._open.get(session_id)
+        if mine is not None:
+            mine.pop(question_id, None)
+            if not mine:
+                del self._open[session_id]
+
+
 class Desk:
     """The open questions of a session's run.
 

@@ -55,7 +55,9 @@ async def create_session(
         JournalUnavailable: The disk failed; there is no session.
     """
     session_id = session_id or new_uuid()
-    event = SessionCreated(template=template, forked_from=forked_from, history=tuple(history), subs=tuple(subs))
+    event = SessionCreated(
+        template=template, forked_from=forked_from, history=tuple(history), subs=tuple(subs)
+    )
     created = Numbered(1, now, event)
     try:
         await log.append(

@@ -9,15 +9,17 @@ import msgspec
 
 from actors.agent.closing import ClosingReason
 from actors.agent.host import Decision, Incoming, RunLimits
-from actors.agent.messages import ApprovalRequested, Summarised
-from actors.agent.team import AgentSpec, Team
+from actors.agent.messages import AgentHandedOff, ApprovalRequested, Summarised
+from actors.agent.team import AgentSpec, Command, Team
 from actors.errors import Conflict, Invalid, NotFound, Overloaded
 from actors.ids import new_id
 from actors.kernel.work import Failed, Outcome, Stopped
 from actors.models.provider import ModelInfo
 from actors.session import messages as m
 from actors.session.approvals import Question
-from actors.session.messages import FOLLOW_UP_CAPACITY, STEER_CAPACITY
+from actors.session.codec import Numbered
+from actors.session.internal import KeepBackground
+from actors.session.messages import FOLLOW_UP_CAPACITY, SEND_CAPACITY, STEER_CAPACITY
 from actors.session.state import SessionState
 
 T = TypeVar("T")
@@ -52,6 +54,8 @@ def opening(state: SessionState, message: m.StartRun, team: Team, agent: str) ->
         events.append(m.TitleChanged(title=state.title))
     if not state.source:
         events.append(m.AgentBound(source=message.source, agent=agent))
+    elif state.agent != agent:
+        events.append(AgentHandedOff(agent=state.agent, to_agent=agent))
     if (
         not state.safety_chosen
         and (mode := team.agents[agent].safety or team.safety)
@@ -90,6 +94,27 @@ def follow_up(state: SessionState, message: m.FollowUp) -> list[m.SessionEvent]:
         )
         for index, each in enumerate(message.messages)
     ]
+
+
+def delivery(state: SessionState, message: m.Send) -> Delivery:
+    """Return what becomes of a message sent now. Raises: Overloaded."""
+    if state.run is None:
+        return "idle"
+    queue = state.steering if message.steer else state.follow_ups
+    _require_room(len(queue), 1, SEND_CAPACITY, "the session's queue is full")
+    return "steering" if message.steer else "queued"
+
+
+def queued(message: m.Send) -> m.SteerQueued | m.FollowUpQueued:
+    """Return the event that queues a sent message under its own id."""
+    given = message.message
+    kind = m.SteerQueued if message.steer else m.FollowUpQueued
+    return kind(content=given.content, parts=given.parts, item_id=given.client_id or new_id("sent"))
+
+
+def run_for(message: m.Send, given: m.UserInput) -> m.StartRun:
+    """Return the run that answers ``given`` the way ``message`` asked."""
+    return m.StartRun(source=message.source, agent=message.agent, messages=(given,), model=message.model)
 
 
 def _require_room(depth: int, more: int, capacity: int, text: str) -> None:
@@ -164,6 +189,37 @@ def decision_effects(
     return [
         m.PermissionsChanged(permissions=m.PermissionRules((*rules.allow, pattern), rules.ask, rules.deny))
     ]
+
+
+def kept_background(state: SessionState, done: KeepBackground, now: float) -> m.SubSessionCompleted:
+    """Return the sub-session that a background agent's conversation becomes."""
+    sub = m.SubSessionView(done.session, "", done.title, done.agent, now - done.seconds)
+    scratch = SessionState("")
+    for event in done.events:
+        own = event if event.session else msgspec.structs.replace(event, session=done.session)
+        scratch.evolve(Numbered(0, now, own))
+    first = state.last_message_id
+    return m.SubSessionCompleted(
+        sub_session=done.session,
+        messages=tuple(
+            msgspec.structs.replace(message, id=first + number)
+            for number, message in enumerate(scratch.messages, 1)
+        ),
+        subs=(sub,),
+        safety_policy=state.safety_policy,
+        background=True,
+    )
+
+
+def command_of(message: m.UserInput, team: Team, agent: str) -> tuple[Command, str] | None:
+    """Return the command that a message calls as ``/name typed``, if it is one that belongs to an agent (1.7)."""
+    if message.literal or not message.content.startswith("/"):
+        return None
+    name, _, typed = message.content[1:].partition(" ")
+    command = team.agents[agent].commands.get(name)
+    if command is None or command.agent not in team.agents:
+        return None
+    return command, typed
 
 
 def pick(open_questions: Mapping[str, Question[T]], question_id: str) -> Question[T]:

@@ -141,20 +141,7 @@ class SessionHost:
         waiting: Question[ElicitationReply] = Question(new_uuid())
         self._desk.elicitations[waiting.id] = waiting
         try:
-            await self.commit(
-                ElicitationRequested(
-                    agent=agent,
-                    elicitation_id=waiting.id,
-                    message=question.message,
-                    mode=question.mode,
-                    title=question.title,
-                    schema=question.schema,
-                    url=question.url,
-                    meta=question.meta,
-                    server_id=question.server_id,
-                    call_id=call_id,
-                )
-            )
+            await self.commit(elicitation_requested(question, waiting.id, agent=agent, call_id=call_id))
             return await waiting.wait()
         finally:
             self._desk.elicitations.pop(waiting.id, None)
@@ -188,7 +175,9 @@ class SessionHost:
     async def open_child(self, agent: str, title: str, *, interactive: bool = True) -> SessionHost:
         """Open a sub-session on this session's stream."""
         child_id = new_uuid()
-        facts = msgspec.structs.replace(self.facts, session_id=child_id)
+        facts = msgspec.structs.replace(
+            self.facts, session_id=child_id, root=self.facts.root or self.facts.session_id
+        )
         await self._recorder.commit(
             SubSessionStarted(
                 agent=agent, session=self._session, sub_session=child_id, title=title, interactive=interactive
@@ -219,6 +208,25 @@ class SessionHost:
             if pending.call == call and pending.session == self._session:
                 return approval_id
         return new_id("approval")
+
+
+def elicitation_requested(
+    question: Elicitation, question_id: str, *, agent: str, call_id: str = "", session: str = ""
+) -> ElicitationRequested:
+    """Return the event that puts a tool's question to a person."""
+    return ElicitationRequested(
+        agent=agent,
+        session=session,
+        elicitation_id=question_id,
+        message=question.message,
+        mode=question.mode,
+        title=question.title,
+        schema=question.schema,
+        url=question.url,
+        meta=question.meta,
+        server_id=question.server_id,
+        call_id=call_id,
+    )
 
 
 def _incoming(queued: Queued) -> Incoming:

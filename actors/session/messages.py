@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from actors.agent.messages import Event, RunEvent
+from actors.agent.messages import Delivery, Event, RunEvent
 from actors.kernel.message import Control, Request
 from actors.models.provider import Part, ToolCall, Usage
 from actors.tools.tool import Definition, Media
@@ -20,6 +20,7 @@ JSON = Any
 SafetyPolicy = Literal["", "strict", "balanced", "autonomous"]
 STEER_CAPACITY = 5
 FOLLOW_UP_CAPACITY = 20
+SEND_CAPACITY = 1000
 
 
 class PermissionRules(Struct, frozen=True, omit_defaults=True):
@@ -159,6 +160,10 @@ class SteerQueued(Event, frozen=True, tag="steer_queued"):
     item_id: str = ""
 
 
+class QueueCleared(Event, frozen=True, tag="queue_cleared"):
+    """Every waiting follow-up and steering message was dropped."""
+
+
 class Starred(Event, frozen=True, tag="starred"):
     """The star was set or cleared."""
 
@@ -185,12 +190,14 @@ class SubSessionCompleted(Event, frozen=True, tag="sub_session_completed"):
     """A delegated session finished; its history is part of the parent's.
 
     The event has that history, too, with that of the sub-sessions below: a follower who comes late gets it whole.
+    ``background``: nothing of it was on this stream before.
     """
 
     sub_session: str = ""
     messages: tuple[HistoryMessage, ...] = ()
     subs: tuple[SubSessionView, ...] = ()
     safety_policy: SafetyPolicy = ""
+    background: bool = False
 
 
 class PlanChanged(Event, frozen=True, tag="plan_changed"):
@@ -219,6 +226,7 @@ SessionEvent = (
     | AgentBound
     | FollowUpQueued
     | SteerQueued
+    | QueueCleared
     | Starred
     | TokensSet
     | SubSessionStarted
@@ -233,11 +241,12 @@ SessionEvent = (
 
 
 class UserInput(Struct, frozen=True, omit_defaults=True):
-    """One message a client sends."""
+    """One message a client sends. ``literal``: it is no command, even if it begins like one."""
 
     content: str = ""
     parts: tuple[Part, ...] = ()
     client_id: str = ""
+    literal: bool = False
 
 
 class Accepted(Struct, frozen=True):
@@ -332,6 +341,32 @@ class StartRun(Request[RunAccepted], frozen=True, kw_only=True):
     messages: tuple[UserInput, ...] = ()
     model: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class SendAccepted(Struct, frozen=True):
+    """What became of a message: it began a run, waits for its own turn, or waits for the next model call."""
+
+    delivery: Delivery
+
+
+class Send(Request[SendAccepted], frozen=True, kw_only=True):
+    """Say something whatever the session is doing: start a run when it is idle, queue it when it is not.
+
+    Unlike :class:`StartRun`, ``FollowUp`` and ``Steer`` it never loses a race with a run's end. The message's
+    ``client_id`` names it in the queue and in the history. ``max_continues`` at or above 0 makes a run on autopilot.
+    Overloaded when the queue is full.
+    """
+
+    source: str
+    agent: str = ""
+    message: UserInput
+    steer: bool = False
+    model: str = ""
+    max_continues: int = -1
+
+
+class ClearQueue(Request[Accepted], Control, frozen=True):
+    """Drop every waiting follow-up and steering message."""
 
 
 class CancelRun(Request[Accepted], Control, frozen=True, kw_only=True):

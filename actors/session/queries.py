@@ -12,7 +12,15 @@ from msgspec import Struct
 from actors.agent.messages import RunStarted, UsageReported
 from actors.journal.log import Record
 from actors.session import codec
-from actors.session.messages import SessionCreated, Starred, TitleChanged, TokensSet
+from actors.session.messages import (
+    HistoryMessage,
+    MessageAppended,
+    SessionCreated,
+    Starred,
+    SubSessionCompleted,
+    TitleChanged,
+    TokensSet,
+)
 
 PREFIX = "session/"
 _MESSAGE_KINDS = frozenset({"user_message_added", "assistant_message_added", "tool_message_added"})
@@ -26,8 +34,18 @@ _DECODED_KINDS = frozenset(
         "run_started",
         "run_ended",
         "message_appended",
+        "sub_session_completed",
     }
 )
+
+
+_SYSTEM = b'"role":"system"'
+"""Found in an event's own role alone: inside a text the quotes are escaped."""
+
+
+def _counted(messages: Sequence[HistoryMessage]) -> int:
+    """Return how many messages the list counts: all but system ones."""
+    return sum(message.role != "system" for message in messages)
 
 
 class SessionRow(Struct, frozen=True):
@@ -57,7 +75,7 @@ class SessionRows:
             if not record.stream.startswith(PREFIX):
                 return
             if record.kind in _MESSAGE_KINDS:
-                added += 1
+                added += _SYSTEM not in record.data
             elif record.kind in _DECODED_KINDS:
                 added += self._apply(db, record)
         if added:
@@ -77,8 +95,6 @@ class SessionRows:
 
     def _apply(self, db: apsw.Connection, record: Record) -> int:
         session_id = record.stream.removeprefix(PREFIX)
-        if record.kind == "message_appended":
-            return 1
         (item,) = codec.decode(record)
         event = item.event
         match event:
@@ -91,7 +107,7 @@ class SessionRows:
                         record.at,
                         event.template.title,
                         event.template.working_dir,
-                        len(event.history),
+                        _counted(event.history),
                     ),
                 )
             case TitleChanged():
@@ -108,6 +124,10 @@ class SessionRows:
                     "UPDATE sessions SET input_tokens = ?, output_tokens = ? WHERE id = ?",
                     (event.context_tokens, event.output_tokens, session_id),
                 )
+            case MessageAppended():
+                return int(event.message.role != "system")
+            case SubSessionCompleted() if event.background:
+                return _counted(event.messages)
             case RunStarted() if not event.session:
                 db.execute("UPDATE sessions SET owner = ? WHERE id = ?", (event.owner, session_id))
             case _:

@@ -123,7 +123,9 @@ class SessionState(Struct):
         self.model_overrides = dict(template.agent_model_overrides)
         self.custom_models = list(template.custom_models_used)
         for sub in event.subs:
-            self.subs[sub.id] = SubSession(sub.id, sub.parent, sub.title, sub.agent, sub.created_at, completed=True)
+            self.subs[sub.id] = SubSession(
+                sub.id, sub.parent, sub.title, sub.agent, sub.created_at, completed=True
+            )
         for message in event.history:
             if message.usage is not None and not message.session:
                 self.input_tokens, self.output_tokens = (
@@ -192,6 +194,9 @@ class SessionState(Struct):
                 self._queue(self.follow_ups, event)
             case ev.SteerQueued():
                 self._queue(self.steering, event)
+            case ev.QueueCleared():
+                self.follow_ups.clear()
+                self.steering.clear()
             case ev.Starred():
                 self.starred = event.starred
             case ev.TokensSet():
@@ -202,6 +207,8 @@ class SessionState(Struct):
                     event.sub_session, event.session, event.title, event.agent, at
                 )
             case ev.SubSessionCompleted():
+                if event.background:
+                    self._adopt(event)
                 sub = self.subs.get(event.sub_session)
                 if sub is not None:
                     self.subs[event.sub_session] = msgspec.structs.replace(sub, completed=True)
@@ -299,6 +306,12 @@ class SessionState(Struct):
         self.limit = None
         self.approvals.clear()
         self.elicitations.clear()
+
+    def _adopt(self, event: ev.SubSessionCompleted) -> None:
+        for sub in event.subs:
+            self.subs[sub.id] = SubSession(sub.id, sub.parent, sub.title, sub.agent, sub.created_at)
+        for message in event.messages:
+            self._add(ev.MessageAppended(agent=message.agent, session=message.session, message=message))
 
     def _override(self, event: ev.ModelOverridden) -> None:
         if event.model:

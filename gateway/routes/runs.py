@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import msgspec
 import trio
 from msgspec import Struct
 
-from actors.agent.messages import RunEnded
 from actors.errors import Conflict, Invalid, NotFound
-from actors.journal.ring import Frame
-from actors.journal.tail import Follower, Gap
 from actors.runtime import Runtime
 from actors.session import messages as m
 from gateway.dialect import RUN_BODY
@@ -22,11 +19,12 @@ from gateway.errors import HttpFailure
 from gateway.http import JSON, Answer, Reply, Request
 from gateway.route import Route, Scope, Stream, query, route
 from gateway.routes.sessions import ONE, TAG, session_id
+from gateway.run_follower import RunFollower
 from gateway.sse import open_events
 
 
 class InputBody(Struct):
-    """One message of a run, steer or follow-up request; ``role`` is not looked at."""
+    """One message of a run, steer or follow-up request; ``role`` only says whether it may be a command."""
 
     role: str = ""
     content: str = ""
@@ -34,7 +32,8 @@ class InputBody(Struct):
 
     def neutral(self) -> m.UserInput:
         """Return the message as the runtime takes it. Raises: Invalid."""
-        return m.UserInput(self.content, tuple(part.neutral() for part in self.multi_content))
+        parts = tuple(part.neutral() for part in self.multi_content)
+        return m.UserInput(self.content, parts, literal=self.role not in ("", "user"))
 
 
 class RunBody(Struct):
@@ -72,31 +71,6 @@ class CancelBody(Struct):
 
     run_id: str = ""
     reason: str = ""
-
-
-class RunFollower:
-    """A session's frames from a run's first to its last."""
-
-    def __init__(self, follower: Follower, run_id: str) -> None:
-        self._follower = follower
-        self._run_id = run_id
-        self._ended = False
-
-    async def next(self) -> Sequence[Frame] | Gap | None:
-        """Return the next frames; ``None`` once the run's end was returned."""
-        if self._ended:
-            return None
-        batch = await self._follower.next()
-        if batch is None or isinstance(batch, Gap):
-            return batch
-        frames: list[Frame] = []
-        for frame in batch:
-            frames.append(frame)
-            event = frame.event
-            if isinstance(event, RunEnded) and not event.session and event.run_id == self._run_id:
-                self._ended = True
-                break
-        return frames
 
 
 async def _run(request: Request, runtime: Runtime) -> Answer:

@@ -145,22 +145,27 @@ class Api:
 
     @asynccontextmanager
     async def stream(
-        self, method: str, path: str, body: bytes = b"", **headers: str
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[Stream]:
         """Open a stream; leaving the block hangs up."""
         async with self.server.connect() as connection:
-            await connection.send(request_bytes(method, path, body, **headers))
+            await connection.send(request_bytes(method, path, body, **(headers or {})))
             status, found = await connection.head()
             yield Stream(connection, status, found)
 
     @asynccontextmanager
     async def run(
-        self, session: str, *messages: Any, agent: str = "my", headers: Mapping[str, str] | None = None, **body: Any
+        self,
+        session: str,
+        *messages: Any,
+        agent: str = "my",
+        headers: Mapping[str, str] | None = None,
+        **body: Any,
     ) -> AsyncGenerator[Stream]:
         """Start a run and follow its own stream."""
         given = [each if isinstance(each, dict) else {"role": "user", "content": each} for each in messages]
         data = msgspec.json.encode({"messages": given, **body})
-        async with self.stream("POST", f"{session}/agent/{agent}", data, **(headers or {})) as stream:
+        async with self.stream("POST", f"{session}/agent/{agent}", data, headers) as stream:
             assert stream.status == 200, stream.headers
             yield stream
 
@@ -177,7 +182,7 @@ class Api:
     @asynccontextmanager
     async def events(self, session: str, query: str = "", **headers: str) -> AsyncGenerator[Stream]:
         """Follow the session."""
-        async with self.stream("GET", f"{session}/events{query}", **headers) as stream:
+        async with self.stream("GET", f"{session}/events{query}", headers=headers) as stream:
             assert stream.status == 200, stream.headers
             yield stream
 
@@ -185,7 +190,7 @@ class Api:
 @asynccontextmanager
 async def open_api(
     folder: Path,
-    script: Script = (),
+    script: Script | ScriptedModel = (),
     *,
     agents: Mapping[str, str] | None = None,
     limits: Limits = QUICK,
@@ -209,7 +214,7 @@ async def open_api(
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
     models = Models({}, folder)
     models.register("scripted", model)
-    given = Settings(**{"data_dir": folder, "working_dir": folder, **settings})
+    given = msgspec.structs.replace(Settings(data_dir=folder, working_dir=folder), **settings)
     with trio.fail_after(patience):
         async with (
             open_runtime(given, agents=served, models=models) as runtime,

@@ -77,7 +77,9 @@ async def test_case_55_a_message_is_replaced_by_its_id_only_while_idle(tmp_path)
 
 async def test_case_56_a_title_given_while_a_run_streams_stays(tmp_path):
     go = trio.Event()
-    async with open_api(tmp_path, lambda request: say("a") + until(go) if request.tools else "Made up") as api:
+    async with open_api(
+        tmp_path, lambda request: say("a") + until(go) if request.tools else "Made up"
+    ) as api:
         session = await api.create(title="")
         async with api.run(session, "hi") as stream:
             await stream.until("agent_choice")
@@ -174,7 +176,9 @@ async def test_case_63_history_longer_than_the_buffer_is_replayed_whole(tmp_path
         view = await create_session(api.runtime.journal, api.runtime.now(), m.Template())
         items = [codec.Numbered(2 + n, 0.0, TextDelta(text="x")) for n in range(1033)]
         stream = stream_of(view.id)
-        await api.runtime.journal.append(Append(stream=stream, expected=1, records=tuple(codec.encode(items))))
+        await api.runtime.journal.append(
+            Append(stream=stream, expected=1, records=tuple(codec.encode(items)))
+        )
         async with api.events(f"/api/sessions/{view.id}", "?since=3") as followed:
             for _ in range(1031):
                 await followed.next()
@@ -286,7 +290,7 @@ class Stubborn(ScriptedModel):
             async with super().open_stream(request) as stream:
                 yield stream
         finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
+            with trio.fail_after(5, shield=True):
                 await self.let_go.wait()
 
 

@@ -88,7 +88,8 @@ async def test_case_34_a_second_run_of_a_session_is_refused(tmp_path):
 async def test_case_35_two_sessions_run_side_by_side(tmp_path):
     go = trio.Event()
     async with open_api(tmp_path, [say("a") + until(go), say("b") + until(go)]) as api:
-        async with api.run(await api.create(), "1") as one, api.run(await api.create(), "2") as two:
+        first, second = await api.create(), await api.create()
+        async with api.run(first, "1") as one, api.run(second, "2") as two:
             assert (await one.until("agent_choice"))["content"] == "a"
             assert (await two.until("agent_choice"))["content"] == "b"
             go.set()
@@ -304,7 +305,9 @@ async def test_case_51_read_only_tools_run_unasked(tmp_path):
         session = await api.create()
         async with api.run(session, "go") as stream:
             asked = await stream.until("tool_call_confirmation")
-            ran = [event["tool_call"]["function"]["name"] for event in stream.seen if event.type == "tool_call"]
+            ran = [
+                event["tool_call"]["function"]["name"] for event in stream.seen if event.type == "tool_call"
+            ]
             await api.post(f"{session}/resume", {"confirmation": "reject"})
             await stream.rest()
     assert ran == ["read_file"]

@@ -7,15 +7,17 @@ import uuid
 import msgspec
 import pytest
 import trio
+import trio.testing
 
-from actors.agent.messages import Summarised
 from actors.session import messages as m
 from actors.testing.model import say, until
 from gateway.settings import Settings as Limits
 from tests.flows.kit import open_api, text, types
 
 SINGLE = "agents:\n  {name}:\n    model: scripted/x\n    description: {text}\n    instruction: i\n"
-TWO = SINGLE.format(name="first", text="Two") + SINGLE.format(name="second", text="No").removeprefix("agents:\n")
+TWO = SINGLE.format(name="first", text="Two") + SINGLE.format(name="second", text="No").removeprefix(
+    "agents:\n"
+)
 TEAM = SINGLE.format(name="root", text="R") + "".join(
     SINGLE.format(name=name, text=name).removeprefix("agents:\n") for name in ("coder", "reviewer")
 )
@@ -51,7 +53,9 @@ async def test_case_03_a_file_without_agents_is_left_out(tmp_path):
 
 async def test_case_04_commands_are_listed_sorted(tmp_path):
     with_commands = SINGLE.format(name="root", text="d") + "    commands: {review: Review it., deploy: Go.}\n"
-    async with open_api(tmp_path, agents={"a": with_commands, "b": SINGLE.format(name="root", text="d")}) as api:
+    async with open_api(
+        tmp_path, agents={"a": with_commands, "b": SINGLE.format(name="root", text="d")}
+    ) as api:
         first, second = (await api.get("/api/agents")).json
     assert first["commands"] == ["deploy", "review"]
     assert "commands" not in second
@@ -191,7 +195,9 @@ async def test_case_17_a_body_may_be_as_large_as_the_limit(tmp_path):
 
 
 async def test_case_18_a_larger_limit_takes_a_larger_message(tmp_path):
-    async with open_api(tmp_path, ["ok"], limits=Limits(max_request_size=2_097_152, grace_seconds=0.3)) as api:
+    async with open_api(
+        tmp_path, ["ok"], limits=Limits(max_request_size=2_097_152, grace_seconds=0.3)
+    ) as api:
         session = await api.create()
         assert text(await api.turn(session, "x" * 1_500_000)) == "ok"
 
@@ -255,13 +261,14 @@ async def test_case_24_a_snapshots_cost_is_the_sum_of_all_items(tmp_path):
         assert (await api.post(f"/api/sessions/{view.id}/summaries", summary)).status == 201
         snapshot = (await api.get(f"/api/sessions/{view.id}/snapshot")).json
     assert snapshot["cost"] == 0.875
-    assert Summarised(cost=0.125).cost == 0.125
 
 
 async def _with_history(api, history):
     from actors.session.create import create_session
 
-    return await create_session(api.runtime.journal, api.runtime.now(), m.Template(title="t"), history=history)
+    return await create_session(
+        api.runtime.journal, api.runtime.now(), m.Template(title="t"), history=history
+    )
 
 
 async def test_case_25_status_tells_whether_a_run_streams(tmp_path):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import msgspec
 import trio
 
-from actors.errors import Invalid
 from actors.models.provider import ModelError
-from actors.session.messages import PlanChanged
 from actors.testing.model import call, say, until
 from tests.flows.kit import MY, open_api, text, types
 from tests.flows.test_sessions_contract_history import NESTED, TASK
 
 THINK = call("think", {"thought": "hm"})
-ASK = call("user_prompt", {"message": "Which?", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}}})
+ASK = call(
+    "user_prompt",
+    {"message": "Which?", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+)
 
 
 def said(*texts: str) -> bytes:
@@ -47,7 +48,9 @@ async def test_case_71_and_the_next_call_after_tools(tmp_path):
             await api.post(f"{session}/elicitation", {"action": "decline"})
             events = await stream.rest()
         asked.set()
-    order = [event.type for event in events if event.type in ("tool_call_response", "user_message", "agent_choice")]
+    order = [
+        event.type for event in events if event.type in ("tool_call_response", "user_message", "agent_choice")
+    ]
     assert order == ["user_message", "tool_call_response", "user_message", "agent_choice"]
 
 
@@ -63,7 +66,11 @@ async def test_case_72_the_steering_queue_has_an_end(tmp_path):
             go.set()
             await stream.rest()
     assert found == [202] * 5
-    assert (sixth.status, sixth.headers["retry-after"], sixth.json) == (429, "1", {"message": "steer queue full"})
+    assert (sixth.status, sixth.headers["retry-after"], sixth.json) == (
+        429,
+        "1",
+        {"message": "steer queue full"},
+    )
     assert queue == {"steer": {"depth": 5, "capacity": 5}, "followup": {"depth": 0, "capacity": 20}}
 
 
@@ -190,7 +197,9 @@ async def test_case_79_of_two_questions_the_one_named_is_answered(tmp_path):
             assert (await api.post(f"{session}/elicitation", rest)).status == 200
             events = await stream.rest()
     assert unnamed.status == 500
-    assert [msgspec.json.decode(e["response"])["action"] for e in events if e.type == "tool_call_response"] == [
+    assert [
+        msgspec.json.decode(e["response"])["action"] for e in events if e.type == "tool_call_response"
+    ] == [
         "accept",
         "decline",
     ]
@@ -200,7 +209,8 @@ async def test_case_80_a_background_agents_question_outlives_the_run(tmp_path):
     agents = """\
 agents:
   root:
-    {model: scripted/parent, description: R, instruction: i, sub_agents: [helper], toolsets: [{type: background_agents}]}
+    {model: scripted/parent, description: R, instruction: i, sub_agents: [helper],
+     toolsets: [{type: background_agents}]}
   helper: {model: scripted/child, description: H, instruction: i, toolsets: [{type: user_prompt}]}
 """
     go = trio.Event()
@@ -242,7 +252,6 @@ async def test_case_82_every_running_session_hears_of_a_shared_plan(tmp_path):
         assert body == {"scope": "shared", "name": "p", "action": "write", "version": 1}
         assert "secret" not in str(event.data)
     assert quiet == 1
-    assert PlanChanged().version == 0
 
 
 async def test_case_83_a_delegated_session_flows_on_its_parents_stream(tmp_path):
@@ -255,7 +264,8 @@ async def test_case_83_a_delegated_session_flows_on_its_parents_stream(tmp_path)
     order = [
         (event.type, event.data.get("session_id", ""))
         for event in events
-        if event.type in ("agent_switching", "stream_started", "stream_stopped", "sub_session_completed", "tool_call")
+        if event.type
+        in ("agent_switching", "stream_started", "stream_stopped", "sub_session_completed", "tool_call")
     ]
     assert order == [
         ("stream_started", own),
@@ -370,25 +380,28 @@ async def test_case_88_a_restart_keeps_sessions_and_their_history(tmp_path):
 async def test_case_89_two_servers_share_a_database(tmp_path):
     database = tmp_path / "s.db"
     go = trio.Event()
-    async with open_api(tmp_path, [say("a") + until(go)], database=database) as one:
-        async with open_api(tmp_path, ["b", "c"], database=database) as two:
-            mine, other = await one.create(), await two.create()
-            for api in (one, two):
-                assert len((await api.get("/api/sessions")).json) == 2
-                assert (await api.get(mine)).status == (await api.get(other)).status == 200
-            async with one.run(mine, "hi") as stream:
-                await stream.until("agent_choice")
-                assert (await two.refused(mine, "me too")).status == 409
-                assert text(await two.turn(other, "hi")) == "b"
-                go.set()
-                await stream.rest()
-            assert text(await two.turn(mine, "more")) == "c"
-            assert await one.contents(mine) == [
-                ("user", "hi"),
-                ("assistant", "a"),
-                ("user", "more"),
-                ("assistant", "c"),
-            ]
+    script = [say("a") + until(go)]
+    async with (
+        open_api(tmp_path, script, database=database) as one,
+        open_api(tmp_path, ["b", "c"], database=database) as two,
+    ):
+        mine, other = await one.create(), await two.create()
+        for api in (one, two):
+            assert len((await api.get("/api/sessions")).json) == 2
+            assert (await api.get(mine)).status == (await api.get(other)).status == 200
+        async with one.run(mine, "hi") as stream:
+            await stream.until("agent_choice")
+            assert (await two.refused(mine, "me too")).status == 409
+            assert text(await two.turn(other, "hi")) == "b"
+            go.set()
+            await stream.rest()
+        assert text(await two.turn(mine, "more")) == "c"
+        assert await one.contents(mine) == [
+            ("user", "hi"),
+            ("assistant", "a"),
+            ("user", "more"),
+            ("assistant", "c"),
+        ]
 
 
 async def test_case_93_an_authors_safety_mode_holds_unless_the_client_chose(tmp_path):
@@ -416,4 +429,3 @@ async def test_case_94_a_file_with_an_unknown_key_is_not_listed_and_cannot_run(t
             assert answer.headers["content-type"] == "application/json"
         assert await api.contents(session) == []
         assert set(api.runtime.agents.problems()) == {"typo", "twice"}
-    assert issubclass(Invalid, Exception)

@@ -90,7 +90,8 @@ async def open_world(
             memory.register(SessionRows())
         tails, flusher, bound = Tails(), Flusher(), Bound()
 
-        async def open_team(source: str) -> Team:
+        async def open_team(source: str, session: str) -> Team:
+            del session
             if source != "test":
                 raise NotFound(f"agent not found: {source}")
             return Team(agents, Binder(provider))

@@ -1,0 +1,52 @@
+"""Messages that only this process sends its session actors: what its own work reports, and what others ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from actors.agent.messages import RunEvent
+from actors.kernel.message import Control, Request
+from actors.kernel.work import Outcome
+from actors.session.approvals import Question
+from actors.session.messages import PlanChanged
+from actors.tools.tool import Elicitation, ElicitationReply
+
+
+class RunFinished(Control, frozen=True):
+    """The run's work ended, one way or another."""
+
+    run_id: str
+    outcome: Outcome[None]
+
+
+class Publish(Control, frozen=True):
+    """Put an event that happened elsewhere in the process on this session's stream, if a run is active."""
+
+    event: PlanChanged
+
+
+class Elicit(Request[Question[ElicitationReply]], Control, frozen=True):
+    """Put a background agent's question to the session's person; the question answered with is waited for outside.
+
+    ``session`` is the background agent's own conversation.
+    """
+
+    agent: str
+    session: str
+    question: Elicitation
+
+
+class KeepBackground(Control, frozen=True):
+    """A background agent ended: its conversation becomes a sub-session (sessions contract 6.3)."""
+
+    session: str
+    agent: str
+    title: str
+    seconds: float
+    events: Sequence[RunEvent]
+
+
+class Recall(Control, frozen=True):
+    """A background job ended: tell the session's agent, in the run going on or in one that this starts."""
+
+    content: str
