@@ -12,7 +12,7 @@ from actors.errors import Invalid, Unavailable
 from actors.squad import boards
 from actors.squad.refusals import TaskNotFound, TaskRetryExhausted
 from actors.squad.requests import CreateTask, TaskPatch
-from actors.squad.values import Task
+from actors.squad.values import Task, TaskStatus
 from tests.squad.shelf import Shelf
 
 
@@ -173,7 +173,7 @@ async def test_a_link_in_the_place_of_the_tasks_leads_nothing_out(shelf: Shelf, 
     assert list(outside.iterdir()) == []
 
 
-def plan_row(task_id: str, squad_id: str, **fields: str) -> Task:
+def plan_row(task_id: str, squad_id: str, status: TaskStatus = "pending") -> Task:
     return Task(
         id=task_id,
         squad_id=squad_id,
@@ -181,7 +181,7 @@ def plan_row(task_id: str, squad_id: str, **fields: str) -> Task:
         title=task_id,
         description="",
         created_by="planner",
-        **fields,
+        status=status,
     )
 
 

@@ -17,26 +17,23 @@ from actors.squad.requests import CreateSquad
 from tests.squad.shelf import Shelf
 
 TRAVERSAL = [
-    line
-    for line in [
-        "../agent-two/secret.txt",
-        "....//agent-two/secret.txt",
-        "..\\agent-two\\secret.txt",
-        "/etc/hostname",
-        "//etc/hostname",
-        "a/../../agent-two/secret.txt",
-        "./././../agent-two/secret.txt",
-        "~/secret.txt",
-        "file:///etc/hostname",
-        "．．/agent-two/secret.txt",
-        "..;/agent-two/secret.txt",
-        "agent-two/../../agent-two/secret.txt",
-        "sub/\x00/../../agent-two/secret.txt",
-        "secret.txt\x00.md",
-        "..",
-        "C:\\Windows\\win.ini",
-        "\\\\server\\share",
-    ]
+    "../agent-two/secret.txt",
+    "....//agent-two/secret.txt",
+    "..\\agent-two\\secret.txt",
+    "/etc/hostname",
+    "//etc/hostname",
+    "a/../../agent-two/secret.txt",
+    "./././../agent-two/secret.txt",
+    "~/secret.txt",
+    "file:///etc/hostname",
+    "\uff0e\uff0e/agent-two/secret.txt",
+    "..;/agent-two/secret.txt",
+    "agent-two/../../agent-two/secret.txt",
+    "sub/\x00/../../agent-two/secret.txt",
+    "secret.txt\x00.md",
+    "..",
+    "C:\\Windows\\win.ini",
+    "\\\\server\\share",
 ]
 HOSTILE = [
     "-rf",
@@ -212,7 +209,8 @@ async def test_an_archive_holds_the_workspace_and_nothing_behind_links(shelf: Sh
     with tarfile.open(cleaned.archive_path) as tar:
         names = tar.getnames()
         mine = tar.extractfile("artifacts/mine.txt")
-        assert mine is not None and mine.read() == b"mine"
+        assert mine is not None
+        assert mine.read() == b"mine"
         assert all(member.isfile() or member.isdir() for member in tar.getmembers())
     assert ".squad.json" in names
     assert not [name for name in names if "link" in name or "secret" in name or "pipe" in name]
