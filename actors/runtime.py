@@ -17,15 +17,15 @@ from msgspec import structs
 from actors.agent.background import open_background_agents
 from actors.agent.titles import generate_title
 from actors.agents import Agent, Agents
-from actors.auth.keys import Keys
-from actors.auth.queries import KeyRows
-from actors.beside import Beside, forgetter, session_jobs
 from actors.apitools.caller import open_caller
 from actors.apitools.flow_rules import problems_of
 from actors.apitools.history import open_history
 from actors.apitools.queries import ApiRows
 from actors.apitools.service import ApiTools
 from actors.apitools.vault import Vault
+from actors.auth.keys import Keys
+from actors.auth.queries import KeyRows
+from actors.beside import Beside, forgetter, session_jobs
 from actors.errors import ActorsError, NotFound
 from actors.groups import ungrouped
 from actors.ids import wall_clock
@@ -302,7 +302,10 @@ async def open_runtime(
             models,
             settings,
             lambda session_id: Deps(
-                jobs=jobs, plans=plans, reach=reach, recall=lambda owner, text: beside.recall(session_id or owner, text)
+                jobs=jobs,
+                plans=plans,
+                reach=reach,
+                recall=lambda owner, text: beside.recall(session_id or owner, text),
             ),
             builders={**BUILDERS, "background_jobs": session_jobs},
             background=background,

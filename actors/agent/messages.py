@@ -74,7 +74,7 @@ class ToolLoadingFinished(Event, frozen=True, tag="tool_loading_finished"):
 
 
 class UserMessageAdded(Event, frozen=True, tag="user_message_added"):
-    """A user message entered the history. ``implicit`` ones are hidden from people."""
+    """A user message entered the history. ``implicit`` ones are hidden from people; ``autopilot``: a nudge."""
 
     message_id: int = 0
     content: str = ""
@@ -84,6 +84,7 @@ class UserMessageAdded(Event, frozen=True, tag="user_message_added"):
     delivery: Delivery = "idle"
     client_id: str = ""
     role: Literal["user", "system"] = "user"
+    autopilot: bool = False
 
 
 class RunStarted(Event, frozen=True, tag="run_started"):

@@ -390,7 +390,7 @@ class Run:
         autopilot = ctx.options.autopilot
         if autopilot is not None and self._nudges < autopilot.max_continues:
             self._nudges += 1
-            await self._say(NUDGE)
+            await self._say(NUDGE, autopilot=True)
             return None
         return "normal"
 
@@ -403,10 +403,12 @@ class Run:
         ctx.world = await gather_world(ctx.spec, self._host.facts)
         self._detector = LoopDetector(ctx.max_identical_calls)
 
-    async def _say(self, text: str, *, implicit: bool = True) -> None:
+    async def _say(self, text: str, *, implicit: bool = True, autopilot: bool = False) -> None:
         """Put a message of the loop's own into the history, hidden from people."""
         await self._host.commit(
-            ev.UserMessageAdded(message_id=self._host.new_message_id(), content=text, implicit=implicit)
+            ev.UserMessageAdded(
+                message_id=self._host.new_message_id(), content=text, implicit=implicit, autopilot=autopilot
+            )
         )
 
     async def _fail(self, error: str, code: str, reason: RunReason) -> RunReason:

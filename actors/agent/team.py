@@ -171,8 +171,12 @@ class Team:
 
     def copy(self) -> Team:
         """Return the same agents with toolsets of their own."""
-        return Team(
-            list(self.agents.values()),
+        return self.with_agents(list(self.agents.values()))
+
+    def with_agents(self, agents: Sequence[AgentSpec]) -> Team:
+        """Return a team of other agents in all else like this one, with toolsets of its own."""
+        team = Team(
+            agents,
             self._binder,
             rules=self.rules,
             budgets=self.budgets,
@@ -180,6 +184,8 @@ class Team:
             random=self._random,
             background=self.background,
         )
+        team.default = self.default if self.default in team.agents else team.default
+        return team
 
     def bind(self, agent: str, override: str = "") -> BoundModel:
         """Return the model for ``agent``'s next step; ``override`` is the session's choice.

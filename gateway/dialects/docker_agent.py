@@ -282,6 +282,7 @@ def _fields(event: ev.SessionEvent, session_id: str) -> dict[str, JSON]:  # a ta
             | ev.AgentBound()
             | ev.FollowUpQueued()
             | ev.SteerQueued()
+            | ev.QueueCleared()
             | ev.Starred()
             | ev.TokensSet()
             | ev.SubSessionStarted()
