@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from functools import cache
+from types import MethodType
 from typing import Literal, Protocol
 
 import trio
@@ -16,7 +19,8 @@ from msgspec import Struct
 
 from actors.squad.values import Agent
 from actors.tools.builtin.filesystem import Filesystem
-from actors.tools.builtin.toolset import WRITES, Builtin
+from actors.tools.builtin.toolset import READ_ONLY, WRITES
+from actors.tools.function import FunctionTool, function_tool
 from actors.tools.options import FilesystemOptions
 from actors.tools.policy import Rules
 from actors.tools.textfile import decode
@@ -26,6 +30,7 @@ from actors.tools.workspace import WalkFilter, Workspace, read_bytes, translated
 Change = Literal["created", "modified", "deleted"]
 OWN_FILES = (".squad.json", "plans", "tasks", "memory", "logs", "sessions", "discussions")
 """What of the workspace belongs to the squad itself; workers reach memories by the memory tools alone."""
+MEMORY_TOOLS = frozenset({"read_memory", "write_memory", "search_memory"})
 _DIFF_LIMIT = 2_000_000
 _LIST_LIMIT = 2000
 
@@ -53,7 +58,7 @@ class Reports(Struct, frozen=True):
     memory_written: Callable[[str], Awaitable[None]]
 
 
-class WorkerTools(Builtin):
+class WorkerTools:
     """See the module.
 
     Args:
@@ -63,29 +68,26 @@ class WorkerTools(Builtin):
     """
 
     name = "workspace"
-    text = "Paths are relative to the squad's workspace, which all its agents share."
+    instruction = "Paths are relative to the squad's workspace, which all its agents share."
 
     def __init__(self, agent: Agent, memory: Memory, reports: Reports) -> None:
-        super().__init__()
         self._memory = memory
         self._reports = reports
-        self._files = Filesystem(FilesystemOptions(type="filesystem", deny_list=list(OWN_FILES)))
         config = agent.tool_config
-        self._wanted = set(config.enabled_tools) - set(config.disabled_tools)
-        self.offer(self._files.read_file)
-        self.offer(self.write_file, WRITES)
-        self.offer(self.list_files)
-        self.offer(self._files.list_directory)
-        self.offer(self.search_files)
-        self.offer(self.diff_files)
-        if agent.memory_enabled:
-            self.offer(self.read_memory)
-            self.offer(self.write_memory, WRITES)
-            self.offer(self.search_memory)
+        wanted = set(config.enabled_tools) - set(config.disabled_tools)
+        if not agent.memory_enabled:
+            wanted -= MEMORY_TOOLS
+        self._tools = [_bound(tool, self) for tool in _described() if tool.definition.name in wanted]
+
+    async def start(self) -> None:
+        """Nothing to connect."""
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
 
     def tools(self) -> Sequence[Tool]:
         """Return those the agent's configuration names; names that do not exist are ignored."""
-        return [tool for tool in super().tools() if tool.definition.name in self._wanted]
+        return self._tools
 
     async def write_file(self, path: str, content: str, context: ToolContext) -> str:
         """Write a file, replacing what it held; missing directories are made.
@@ -97,7 +99,7 @@ class WorkerTools(Builtin):
         workspace = _workspace(context)
         place = workspace.place(path)
         existed = await trio.to_thread.run_sync(place.path.exists)
-        written = await self._files.write_file(path, content, context)
+        written = await _files().write_file(path, content, context)
         await self._reports.file_changed(workspace.shown(place), "modified" if existed else "created")
         return written
 
@@ -123,7 +125,7 @@ class WorkerTools(Builtin):
             query: The text to find within a line.
             path: The directory to search.
         """
-        return self._files.search_files_content(path, query, context)
+        return _files().search_files_content(path, query, context)
 
     def diff_files(self, first: str, second: str, context: ToolContext) -> str:
         """Compare two text files; returns a unified diff.
@@ -158,6 +160,43 @@ class WorkerTools(Builtin):
             query: A plain text; upper and lower case are the same.
         """
         return "\n".join(await self._memory.search(query)) or "(nothing found)"
+
+
+@cache
+def _files() -> Filesystem:
+    """Return the file tools; they keep nothing between calls."""
+    return Filesystem(FilesystemOptions(type="filesystem", deny_list=list(OWN_FILES)))
+
+
+@cache
+def _described() -> Sequence[FunctionTool]:
+    """Return every tool of a worker, described once: making a description costs more than a short task."""
+    nobody = object.__new__(WorkerTools)
+    offered = (
+        (_files().read_file, READ_ONLY),
+        (nobody.write_file, WRITES),
+        (nobody.list_files, READ_ONLY),
+        (_files().list_directory, READ_ONLY),
+        (nobody.search_files, READ_ONLY),
+        (nobody.diff_files, READ_ONLY),
+        (nobody.read_memory, READ_ONLY),
+        (nobody.write_memory, WRITES),
+        (nobody.search_memory, READ_ONLY),
+    )
+    return [
+        function_tool(method, category="workspace", annotations=hints, abandon=hints.read_only_hint)
+        for method, hints in offered
+    ]
+
+
+def _bound(tool: FunctionTool, owner: WorkerTools) -> FunctionTool:
+    """Return a described tool as one of ``owner``'s."""
+    method = tool.function
+    assert isinstance(method, MethodType)
+    if isinstance(method.__self__, WorkerTools):
+        tool = copy(tool)
+        tool.function = MethodType(method.__func__, owner)
+    return tool
 
 
 def permission_rules(agent: Agent) -> Rules:
