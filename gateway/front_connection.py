@@ -190,9 +190,20 @@ class Connection:
         return keep
 
     async def _read_body(self, limit: int) -> bytes:
-        incoming, parser = self._incoming, self._parser
+        incoming = self._incoming
         assert incoming is not None
-        if not incoming.complete and incoming.expects_continue and not incoming.size:
+        if incoming.wants_more(limit):  # most bodies came with their head and cost no cancel scope
+            await self._receive_body(incoming, limit)
+        if incoming.size > limit:
+            raise BodyTooLarge
+        if not incoming.complete:
+            raise BodyTimeout
+        parts = incoming.parts
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _receive_body(self, incoming: Incoming, limit: int) -> None:
+        parser = self._parser
+        if incoming.expects_continue and not incoming.size:
             await self._send(_CONTINUE)
         with trio.move_on_after(self._front.settings.body_seconds):
             while incoming.wants_more(limit):
@@ -202,12 +213,6 @@ class Connection:
                 if not data:
                     raise ClientGone
                 parser.feed(data)
-        if incoming.size > limit:
-            raise BodyTooLarge
-        if not incoming.complete:
-            raise BodyTimeout
-        parts = incoming.parts
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     # --- replies ------------------------------------------------------------------------------------------
 
