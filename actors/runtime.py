@@ -320,7 +320,7 @@ async def open_runtime(
         history = await stack.enter_async_context(open_history(journal, owners.me, clock))
         caller = await stack.enter_async_context(open_caller(Executor(Egress(reach=reach)), history, clock))
         runtime.api_tools = ApiTools(
-            journal, Vault(settings.data_dir, settings.environment), caller, history, clock, problems_of
+            journal, Vault(settings.data_dir, settings.secret_key), caller, history, clock, problems_of
         )
         flusher = Flusher()
         nursery.start_soon(flusher.run, name="flusher")

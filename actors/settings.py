@@ -29,6 +29,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         squad_executions: How many executions of one squad may be live at once.
         ledger_events: Events after which an execution's ledger is cut off.
         ledger_bytes: Bytes after which it is.
+        pull_interval: Seconds between two pulls of agents from URLs and registries; 0 pulls each once.
+        allow_private_tools: Let API tools reach addresses of private networks and of this machine.
+        reachable_hosts: Networks, addresses and ``host:port`` that API tools may reach although they are private.
+        secret_key: Phrase under which stored credentials are sealed; empty: a key file in the data directory.
         cancel_on_disconnect: Whether a client that leaves a run's own stream cancels the run.
     """
 
@@ -42,7 +46,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     squad_executions: int = 5
     ledger_events: int = 10_000
     ledger_bytes: int = 8 << 20
+    pull_interval: float = 0.0
     cancel_on_disconnect: bool = True
+    allow_private_tools: bool = False
+    reachable_hosts: tuple[str, ...] = ()
+    secret_key: str = ""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -51,5 +59,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         return cls(
             data_dir=default_data_dir(found),
             default_model=found.get("GREENROOM_DEFAULT_MODEL", ""),
+            secret_key=found.pop("GREENROOM_SECRET_KEY", ""),
             environment=found,
         )

@@ -1,4 +1,4 @@
-"""The three dialects of the API: how each renders a failure and how it reads a body."""
+"""The dialects of the API: how each renders a failure and how it reads a body."""
 
 from __future__ import annotations
 
@@ -56,6 +56,13 @@ def _squads(failure: Failure) -> JSON:
     return {"error": {"code": code, "message": failure.message}}
 
 
+def _api_tools(failure: Failure) -> JSON:
+    body = _squads(failure)
+    if failure.fields:
+        body["error"]["details"] = dict(failure.fields)
+    return body
+
+
 def _openai(failure: Failure) -> JSON:
     kind = "server_error" if failure.status >= 500 else "invalid_request_error"
     if failure.status in (401, 403):
@@ -74,12 +81,13 @@ def _openai(failure: Failure) -> JSON:
 
 DOCKER_AGENT = Dialect("docker-agent", _docker_agent, BodyRule(lenient=True))
 SQUADS = Dialect("squads", _squads, BodyRule(lenient=False, required=True))
+API_TOOLS = Dialect("api-tools", _api_tools, BodyRule(lenient=False, required=True))
 OPENAI = Dialect("openai", _openai, BodyRule(lenient=False, required=True))
 
 RUN_BODY = BodyRule(lenient=True, typed=False, required=True)
 """The run route's rule: the content type is not looked at, and there must be a body."""
 
-_PREFIXES: Sequence[tuple[str, Dialect]] = (("/api/v1", SQUADS), ("/v1", OPENAI))
+_PREFIXES: Sequence[tuple[str, Dialect]] = (("/api/v1", SQUADS), ("/v1", OPENAI), ("/v3", API_TOOLS))
 
 
 def dialect_of(path: str) -> Dialect:

@@ -62,6 +62,11 @@ class Toolbox:
         self._revealed: set[str] = set()
         self._lock = trio.Lock()
 
+    def attach(self, spec: ToolsetSpec) -> None:
+        """Add a toolset between two runs; nothing happens when there is one of its name already."""
+        if all(slot.spec.name != spec.name for slot in self._slots):
+            self._slots.append(_Slot(spec))
+
     @property
     def loading(self) -> bool:
         """Whether some toolset has not started yet."""

@@ -80,6 +80,24 @@ def cassette_options(command: F) -> F:
     return fake(record(command))
 
 
+class Seconds(click.ParamType[float]):
+    """A duration such as ``90s`` or ``1h30m``, in seconds; greater than nothing."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds."""
+        from actors.config.duration import parse_duration
+
+        try:
+            seconds = parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if seconds <= 0:
+            self.fail(f"{value} is not longer than nothing", param, ctx)
+        return seconds
+
+
 def start_logging(level: str) -> None:
     """Set up logging as the options of this invocation say."""
     from gateway.cli.logs import configure
@@ -105,7 +123,7 @@ def serve() -> None:
 
 
 @serve.command("api", short_help="Serve the HTTP API.")
-@click.argument("agents", metavar="FILE|DIR")
+@click.argument("agents", metavar="FILE|DIR|URL|REFERENCE")
 @click.option(
     "-l",
     "--listen",
@@ -149,7 +167,7 @@ def serve() -> None:
     type=click.IntRange(min=0),
     default=0,
     metavar="MINUTES",
-    help="Refused for files on disk, which are reread as they change.",
+    help="How often to pull agents from a URL or registry; files on disk are reread as they change.",
 )
 @click.option(
     "--default-model", envvar="GREENROOM_DEFAULT_MODEL", metavar="PROVIDER/MODEL", help="For `auto` agents."
@@ -161,15 +179,98 @@ def serve() -> None:
     show_default=True,
     help="What a client that leaves its run's stream does to the run.",
 )
+@click.option(
+    "--allow-private-tools",
+    is_flag=True,
+    help="Let API tools reach private networks and this machine.",
+)
+@click.option(
+    "--allow-tool-host",
+    multiple=True,
+    metavar="HOST",
+    help="A private network, address, host or host:port that API tools may reach; repeatable.",
+)
 @cassette_options
 @logging_options
 def serve_api(**options: Any) -> None:
     """Serve the agents of FILE, or of every agent file in DIR, over HTTP.
 
+    A URL, or an OCI reference such as org/name:tag, is pulled. An address that other machines can reach asks for a
+    token; without one given, one is made and printed.
+
     Prints `Listening on ADDRESS` once it listens.
     """
     start_logging("INFO")
     from gateway.cli.serve import serve_api as command
+
+    command(**options)
+
+
+@serve.command("chat", short_help="Serve agents as models, OpenAI-compatible.")
+@click.argument("agents", metavar="FILE|DIR|URL|REFERENCE")
+@click.option("-a", "--agent", metavar="NAME", help="Offer only this agent.  [default: all]")
+@click.option(
+    "-l",
+    "--listen",
+    "listen",
+    default="127.0.0.1:8083",
+    show_default=True,
+    metavar="ADDRESS",
+    help="host:port (port 0: a free one), unix://PATH or fd://N.",
+)
+@click.option(
+    "--cors-origin", multiple=True, metavar="ORIGIN", help="Pages of this origin may call; * for all pages."
+)
+@click.option("--api-key", envvar="GREENROOM_API_KEY", metavar="KEY", help="Key clients must send.")
+@click.option("--api-key-env", metavar="NAME", help="Variable that holds the key clients must send.")
+@click.option("--no-auth", is_flag=True, help="Serve other machines without a key, deliberately.")
+@click.option("--yolo", is_flag=True, help="Run every tool call without asking; otherwise those are refused.")
+@click.option(
+    "--max-request-size",
+    type=int,
+    default=1_048_576,
+    show_default=True,
+    metavar="BYTES",
+    help="Largest body.",
+)
+@click.option(
+    "--request-timeout", type=Seconds(), default="5m", show_default=True, help="How long an answer may take."
+)
+@click.option(
+    "--conversations-max",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="How many conversations with an X-Conversation-Id to keep.",
+)
+@click.option(
+    "--conversation-ttl",
+    type=Seconds(),
+    default="30m",
+    show_default=True,
+    help="How long to keep one unused.",
+)
+@click.option(
+    "--pull-interval",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="MINUTES",
+    help="How often to pull agents from a URL or registry; files on disk are reread as they change.",
+)
+@click.option(
+    "--working-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Where tools work."
+)
+@cassette_options
+@data_options
+@logging_options
+def serve_chat(**options: Any) -> None:
+    """Serve agents as models at /v1/chat/completions and /v1/models, for clients that speak OpenAI's API.
+
+    A model's name is the agent's. Conversations are kept in memory. Prints `Listening on ADDRESS` once it listens.
+    """
+    start_logging("INFO")
+    from gateway.cli.chat import serve_chat as command
 
     command(**options)
 

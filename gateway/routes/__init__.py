@@ -3,7 +3,33 @@
 from __future__ import annotations
 
 from gateway.route import Route, Table
-from gateway.routes import agents, auth, operations, runs, sessions
+from gateway.routes import (
+    agents,
+    api_tools,
+    auth,
+    chat,
+    operations,
+    runs,
+    sessions,
+    squad_channels,
+    squad_executions,
+    squad_templates,
+    squad_work,
+    squads,
+)
 
-ROUTES: tuple[Route, ...] = (*agents.ROUTES, *sessions.ROUTES, *runs.ROUTES, *operations.ROUTES, *auth.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *agents.ROUTES,
+    *sessions.ROUTES,
+    *runs.ROUTES,
+    *operations.ROUTES,
+    *auth.ROUTES,
+    *api_tools.ROUTES,
+    *chat.ROUTES,
+    *squads.ROUTES,
+    *squad_work.ROUTES,
+    *squad_executions.ROUTES,
+    *squad_channels.ROUTES,
+    *squad_templates.ROUTES,
+)
 TABLE = Table(ROUTES)

@@ -58,6 +58,18 @@ ROOMS = (
             "actors.tools",
         ),
     ),
+    Room(
+        "actors/apitools",
+        own=(
+            "actors.kernel",
+            "actors.journal",
+            "actors.agent",
+            "actors.tools.egress",
+            "actors.tools.http_api",
+            "actors.session.messages",
+            *VALUES,
+        ),
+    ),
     Room("actors/auth", own=("actors.journal",)),
     Room("actors/cluster", own=("actors.kernel", "actors.journal")),
     Room("actors/testing", own=("actors",)),
