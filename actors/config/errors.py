@@ -1,4 +1,4 @@
-"""The one failure of this room: a configuration that cannot be used, with where and why."""
+"""The failures of this room: a configuration that cannot be used, with where and why, or cannot be had."""
 
 from __future__ import annotations
 
@@ -41,3 +41,9 @@ class ConfigError(Invalid):
         error = cls(first.problem, first.file, first.line, first.key, first.hint)
         error.problems = (error, *rest)
         return error
+
+
+class SourceUnavailable(ConfigError):
+    """An agent file that is kept elsewhere cannot be had from there now."""
+
+    code = "source_unavailable"

@@ -10,10 +10,12 @@ import click
 import msgspec
 import trio
 
+from actors.config.remote import remote_source
 from actors.errors import ActorsError
 from actors.settings import Settings
 
 R = TypeVar("R")
+PULL_REFUSED = "--pull-interval flag can only be used with OCI or URL references, not local files"
 
 
 def enter(main: Callable[[], Awaitable[R]]) -> R:
@@ -56,6 +58,17 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield from _leaves(cast("BaseExceptionGroup[BaseException]", error))
         else:
             yield error
+
+
+def pull_seconds(agents: str, minutes: int) -> float:
+    """Return ``--pull-interval`` in seconds.
+
+    Raises:
+        click.UsageError: the agents come from disk.
+    """
+    if minutes and remote_source(agents) is None:
+        raise click.UsageError(PULL_REFUSED)
+    return minutes * 60.0
 
 
 def settings_for(

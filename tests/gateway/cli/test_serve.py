@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,70 +15,7 @@ import trio
 from actors.testing.stub_server import openai_call, openai_text
 from gateway.cli.main import main
 from tests.gateway.cli.conftest import AGENT, ServeModel
-
-
-class Server:
-    """A running server. ``address`` is what it announced."""
-
-    def __init__(self, process: trio.Process, address: str) -> None:
-        self.process = process
-        self.address = address
-
-    async def post(self, path: str, body: object, token: str = "") -> bytes:
-        """POST over HTTP and return the whole answer."""
-        headers = {"content-type": "application/json"} | (
-            {"authorization": f"Bearer {token}"} if token else {}
-        )
-        request = urllib.request.Request(f"http://{self.address}{path}", json.dumps(body).encode(), headers)
-
-        def send() -> bytes:
-            with urllib.request.urlopen(request) as answer:
-                return bytes(answer.read())
-
-        return await trio.to_thread.run_sync(send)
-
-    async def stop(self) -> int:
-        """Send SIGTERM and return the exit status."""
-        self.process.send_signal(signal.SIGTERM)
-        with trio.fail_after(5):
-            return await self.process.wait()
-
-
-@asynccontextmanager
-async def serving(tmp_path: Path, *flags: str, agents: str = AGENT) -> AsyncGenerator[Server]:
-    """Start the server on a free port."""
-    file = tmp_path / "agent.yaml"
-    file.write_text(agents)
-    command = [
-        sys.executable,
-        "-m",
-        "gateway",
-        "serve",
-        "api",
-        str(file),
-        "--session-db",
-        str(tmp_path / "s.db"),
-    ]
-    command += flags if "--listen" in flags else ["--listen", "127.0.0.1:0", *flags]
-    env = os.environ | {"GREENROOM_DATA_DIR": str(tmp_path / "data")}
-    process = await trio.lowlevel.open_process(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        async with process.stdout, process.stderr:
-            line = b""
-            with trio.fail_after(20):
-                while not line.endswith(b"\n"):
-                    piece = await process.stdout.receive_some()
-                    assert piece, (await process.stderr.receive_some()).decode()
-                    line += piece
-            yield Server(process, line.decode().removeprefix("Listening on ").strip())
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):  # bounded: a killed process ends
-            await process.wait()
+from tests.gateway.cli.server import serving
 
 
 def events(stream: bytes) -> list[dict[str, Any]]:
@@ -118,18 +50,39 @@ async def test_with_a_token_nobody_else_gets_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "warned"), [((), True), (("--no-auth",), False), (("--auth-token", "x"), False)]
+    ("flags", "said"),
+    [
+        ((), (0, 1)),
+        (("--no-auth",), (3, 0)),
+        (("--auth-token", "x"), (0, 0)),
+        (("--master-key", "x"), (0, 0)),
+    ],
 )
-async def test_listening_to_the_world_without_a_token_warns(
-    tmp_path: Path, flags: Sequence[str], warned: bool
+async def test_listening_to_the_world_takes_a_token_or_a_deliberate_no(
+    tmp_path: Path, flags: Sequence[str], said: tuple[int, int]
 ) -> None:
     async with serving(tmp_path, "--listen", "0.0.0.0:0", *flags) as server:
         assert await server.stop() == 0
         assert server.process.stderr is not None
-        said = b""
+        text = b""
         while piece := await server.process.stderr.receive_some():
-            said += piece
-    assert (said.count(b"WARNING:") == 3) is warned
+            text += piece
+    assert (text.count(b"WARNING:"), text.count(b"Clients must send this token")) == said
+
+
+async def test_the_token_made_for_the_world_is_asked_for(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--listen", "0.0.0.0:0") as server:
+        assert server.process.stderr is not None
+        said = b""
+        with trio.fail_after(10):
+            while b"Clients must send this token" not in said or not said.endswith(b"\n"):
+                said += await server.process.stderr.receive_some()
+        line = next(line for line in said.decode().splitlines() if "Clients must send this token" in line)
+        server.address = server.address.replace("0.0.0.0", "127.0.0.1")
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            await server.post("/api/sessions", {})
+        refused.value.close()
+        assert json.loads(await server.post("/api/sessions", {}, line.rpartition(" ")[2]))["id"]
 
 
 async def test_a_unix_socket_is_announced_and_removed(tmp_path: Path) -> None:
