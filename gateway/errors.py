@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 import trio
 from msgspec import Struct, field
 
 from actors import errors
+from actors.config.errors import SourceUnavailable
 from actors.errors import ActorsError
 from actors.journal.log import JournalCorrupt
 from actors.kernel.errors import ActorCrashed
 from actors.squad.refusals import NotText, TooLarge
 from actors.tools.tool import ToolError
-from gateway.http import Headers
+from gateway.http import PHRASES, Headers
 
 STATUS: dict[type[ActorsError], int] = {
     errors.Rejected: 409,
@@ -29,6 +29,7 @@ STATUS: dict[type[ActorsError], int] = {
     errors.Unsupported: 422,
     errors.Overloaded: 429,
     errors.Unavailable: 503,
+    SourceUnavailable: 502,
     ActorCrashed: 500,
     JournalCorrupt: 503,
     ToolError: 500,
@@ -72,7 +73,7 @@ class HttpFailure(Exception):
     def __init__(
         self, status: int, message: str = "", code: str = "", headers: Headers = (), **fields: Any
     ) -> None:
-        phrase = HTTPStatus(status).phrase
+        phrase = PHRASES[status]
         self.failure = Failure(
             status, code or phrase.lower().replace(" ", "_"), message or phrase, fields, headers
         )

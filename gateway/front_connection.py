@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from email.utils import formatdate
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import trio
@@ -15,7 +14,7 @@ from gateway.endpoint import render_failure
 from gateway.errors import BodyTimeout, BodyTooLarge, ClientGone, HttpFailure
 from gateway.front_io import Transport
 from gateway.front_parser import PREFACE, Incoming, RequestParser, split_target
-from gateway.http import Bind, Headers, Request, Response, StreamReply
+from gateway.http import PHRASES, Bind, Headers, Request, Response, StreamReply
 
 if TYPE_CHECKING:
     from gateway.front import Front
@@ -24,7 +23,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LINGER_SECONDS = 1.0
 _YIELD_EVERY = 16
 _STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus
+    status: f"HTTP/1.1 {status} {phrase}\r\n".encode("ascii") for status, phrase in PHRASES.items()
 }
 _header_bytes: dict[Headers, bytes] = {}
 _date = (0, b"")

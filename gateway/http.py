@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
 from typing import Any, Literal, Protocol
 from urllib.parse import parse_qs
 
@@ -14,6 +15,12 @@ Headers = tuple[tuple[str, str], ...]
 Bind = Literal["loopback", "network", "unix"]
 
 JSON_TYPE = "application/json"
+
+PHRASES: Mapping[int, str] = {status.value: status.phrase for status in HTTPStatus} | {
+    413: "Request Entity Too Large",  # Python 3.13 has renamed these two; clients match on the old names
+    422: "Unprocessable Entity",
+}
+"""Status → phrase, the same on every Python."""
 
 
 class Principal(Struct, frozen=True):

@@ -9,47 +9,38 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from gateway.dialect import DOCKER_AGENT, OPENAI, SQUADS, Dialect
+from gateway.dialect import API_TOOLS, DOCKER_AGENT, OPENAI, SQUADS, Dialect
 from gateway.errors import status_of
 from gateway.http import JSON
 from gateway.route import Route, Scope, Stream
 
 _NAME = re.compile(r"\{(\w+)(?:\.\.\.)?\}")
 _REF = "#/components/schemas/{name}"
-_ERRORS: Mapping[str, Mapping[str, JSON]] = {
-    DOCKER_AGENT.name: {
-        "type": "object",
-        "properties": {"message": {"type": "string"}, "code": {"type": "string"}},
-        "required": ["message"],
-    },
-    SQUADS.name: {
-        "type": "object",
-        "properties": {
-            "error": {
-                "type": "object",
-                "properties": {"code": {"type": "string"}, "message": {"type": "string"}},
-                "required": ["code", "message"],
-            }
-        },
-        "required": ["error"],
-    },
-    OPENAI.name: {
-        "type": "object",
-        "properties": {
-            "error": {
-                "type": "object",
-                "properties": {
-                    "message": {"type": "string"},
-                    "type": {"type": "string"},
-                    "param": {"type": ["string", "null"]},
-                    "code": {"type": ["string", "null"]},
-                },
-                "required": ["message", "type"],
-            }
-        },
-        "required": ["error"],
-    },
+_TEXT: JSON = {"type": "string"}
+_OPTIONAL: JSON = {"type": ["string", "null"]}
+
+
+def _object(required: str, **properties: JSON) -> JSON:
+    return {"type": "object", "properties": properties, "required": required.split()}
+
+
+_SQUAD_ERROR = {"code": _TEXT, "message": _TEXT}
+_ERRORS: Mapping[Dialect, tuple[str, JSON]] = {
+    DOCKER_AGENT: ("Error", _object("message", message=_TEXT, code=_TEXT)),
+    SQUADS: ("SquadError", _object("error", error=_object("code message", **_SQUAD_ERROR))),
+    API_TOOLS: (
+        "ApiToolError",
+        _object("error", error=_object("code message", **_SQUAD_ERROR, details={"type": "object"})),
+    ),
+    OPENAI: (
+        "OpenAIError",
+        _object(
+            "error",
+            error=_object("message type", message=_TEXT, type=_TEXT, param=_OPTIONAL, code=_OPTIONAL),
+        ),
+    ),
 }
+"""Dialect → the name and schema of its error body."""
 
 
 def document(routes: Iterable[Route], version: str, *, secured: bool = False) -> dict[str, JSON]:
@@ -66,9 +57,7 @@ def document(routes: Iterable[Route], version: str, *, secured: bool = False) ->
     for row in rows:
         path = _NAME.sub(r"{\1}", row.path)
         paths.setdefault(path, {})[row.method.lower()] = _operation(row, schemas, secured=secured)
-    components.update(
-        {_error_name(dialect): _ERRORS[dialect.name] for dialect in (DOCKER_AGENT, SQUADS, OPENAI)}
-    )
+    components.update(_ERRORS[row.dialect] for row in rows)
     body: dict[str, JSON] = {
         "openapi": "3.1.0",
         "info": {"title": "Greenroom", "version": version},
@@ -156,13 +145,7 @@ def _responses(row: Route, schemas: Mapping[int, JSON]) -> dict[str, JSON]:
         failures |= {401, 403}
     if "{" in row.path:
         failures.add(404)
-    error = {
-        "content": {"application/json": {"schema": {"$ref": _REF.format(name=_error_name(row.dialect))}}}
-    }
+    error = {"content": {"application/json": {"schema": {"$ref": _REF.format(name=_ERRORS[row.dialect][0])}}}}
     return {str(row.status): reply} | {
         str(status): {"description": "Failure", **error} for status in sorted(failures)
     }
-
-
-def _error_name(dialect: Dialect) -> str:
-    return {"docker-agent": "Error", "squads": "SquadError", "openai": "OpenAIError"}[dialect.name]

@@ -149,6 +149,7 @@ def test_the_description_is_consistent_in_itself() -> None:
     assert body["openapi"] == "3.1.0"
     known = {f"#/components/schemas/{name}" for name in body["components"]["schemas"]}
     assert references(body) <= known
+    assert {f"#/components/schemas/{name}" for name in ("Error", "SquadError")} <= references(body)
     operations_ids = [each["operationId"] for methods in body["paths"].values() for each in methods.values()]
     assert len(operations_ids) == len(set(operations_ids))
     health = body["paths"]["/health"]["get"]
