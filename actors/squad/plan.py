@@ -47,7 +47,7 @@ def layers(dependencies: Mapping[str, Iterable[str]]) -> Waves:
     """
     needs = {task: set(wanted) for task, wanted in dependencies.items()}
     for task, wanted in needs.items():
-        if unknown := sorted(wanted - needs.keys()):
+        if unknown := sorted(each for each in wanted if each not in needs):
             raise Invalid(f"task {task!r} depends on {unknown[0]!r}, which is not a task of the plan")
     needed_by: dict[str, list[str]] = {task: [] for task in needs}
     for task, wanted in needs.items():
