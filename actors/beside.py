@@ -15,9 +15,8 @@ from actors.agent.background import TITLE, BackgroundAgents, BackgroundTask
 from actors.agent.host import RunFacts
 from actors.config.commands import Text, expand_command
 from actors.kernel import ActorStopped, MailboxFull, Ref
-from actors.session.actor import Command
 from actors.session.approvals import Elsewhere
-from actors.session.internal import Elicit, KeepBackground, Recall
+from actors.session.internal import Command, Elicit, KeepBackground, Recall
 from actors.tools.builtin.background_jobs import BackgroundJobs
 from actors.tools.jobs import Jobs
 from actors.tools.options import BackgroundJobsOptions

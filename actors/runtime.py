@@ -38,7 +38,7 @@ from actors.journal.tail import Follower, Tails, open_follower, open_tails
 from actors.kernel import ActorStopped, Address, KillSwitch, Kind, MailboxFull, Ref, System, open_system
 from actors.models.catalog import Models
 from actors.session import codec, queries
-from actors.session.actor import Command, SessionActor
+from actors.session.actor import SessionActor
 from actors.session.create import (
     checked_working_dir,
     create_session,
@@ -48,7 +48,7 @@ from actors.session.create import (
     stream_of,
 )
 from actors.session.flusher import Flusher
-from actors.session.internal import Publish
+from actors.session.internal import Command, Publish
 from actors.session.messages import HistoryMessage, PlanChanged, SessionView, Template
 from actors.session.overlay import Overlay
 from actors.session.queries import SessionRow, SessionRows

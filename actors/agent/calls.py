@@ -14,7 +14,7 @@ import trio
 
 from actors.agent import messages as ev
 from actors.agent.closing import tool_message
-from actors.agent.context import RunContext
+from actors.agent.context import OpenStep, RunContext
 from actors.agent.permission import Permit, Refusal, permit
 from actors.agent.redact import redact_json
 from actors.errors import ActorsError
@@ -46,18 +46,28 @@ class Batch:
         tools: What the agent may call.
         cut_off: The message hit the output limit: nothing runs, the model is told (D05-04).
 
+        resumed: The step they belong to, when it goes on after a restart.
+
     Attributes:
         terminal: A tool that ends the run succeeded.
         stop: A hook asked to end the run; its reason.
     """
 
     def __init__(
-        self, ctx: RunContext, calls: Sequence[ToolCall], tools: Mapping[str, Tool], *, cut_off: bool = False
+        self,
+        ctx: RunContext,
+        calls: Sequence[ToolCall],
+        tools: Mapping[str, Tool],
+        *,
+        cut_off: bool = False,
+        resumed: OpenStep | None = None,
     ) -> None:
         self._ctx = ctx
         self._calls = calls
         self._tools = tools
         self._cut_off = cut_off
+        self._known = {} if resumed is None else resumed.known
+        self._announced = frozenset[str]() if resumed is None else resumed.announced
         self._decided = [trio.Event() for _ in calls]
         self._returned: list[ev.ToolReturned | None] = [None] * len(calls)
         self._recorded = 0
@@ -80,6 +90,10 @@ class Batch:
 
     async def _one(self, index: int) -> None:
         call = self._calls[index]
+        if (known := self._known.get(call.id)) is not None:
+            self._decided[index].set()
+            await self._record(index, known)
+            return
         tool = self._tools.get(call.name)
         definition = Definition(call.name) if tool is None else tool.definition
         refusal: ev.ToolReturned | None = None
@@ -198,7 +212,8 @@ class Batch:
         while self._recorded < len(self._returned) and (done := self._returned[self._recorded]) is not None:
             ready.append(tool_message(done, self._ctx.host.new_message_id()))
             self._recorded += 1
-        await self._ctx.host.commit(returned, *ready)
+        news = () if returned.call_id in self._announced else (returned,)
+        await self._ctx.host.commit(*news, *ready)
 
 
 def tool_context(ctx: RunContext, call: ToolCall, definition: Definition) -> ToolContext:

@@ -159,6 +159,46 @@ def closing_events(
     return closing
 
 
+def suspended_step(runs: OpenRuns) -> OpenRun | None:
+    """Return the session's own run if it waits for an approval, so that it can go on after its process has ended."""
+    run = runs.get()
+    return run if run is not None and run.approvals and run.calls else None
+
+
+def suspending_events(runs: OpenRuns, *, new_message_id: Callable[[], int]) -> list[RunEvent]:
+    """Return what ends everything that a suspended run cannot take up again: delegated runs and open questions."""
+    detail = "the process that ran it ended"
+    events: list[RunEvent] = []
+    for run in reversed(list(runs)):
+        if run.session:
+            events += _close(run, "interrupted", detail, "shutdown", new_message_id)
+            continue
+        events += _cancelled_questions(run)
+        events += _ended_switches(run)
+    return events
+
+
+def _cancelled_questions(run: OpenRun) -> Iterator[RunEvent]:
+    for question in run.elicitations.values():
+        yield ev.ElicitationAnswered(
+            agent=question.agent, session=run.session, elicitation_id=question.elicitation_id, action="cancel"
+        )
+
+
+def _ended_switches(run: OpenRun) -> Iterator[RunEvent]:
+    for switch in reversed(run.switches):
+        yield msgspec.structs.replace(
+            switch, switching=False, from_agent=switch.to_agent, to_agent=switch.from_agent
+        )
+
+
+def known_result(run: OpenRun, open_call: OpenCall) -> ev.ToolReturned | None:
+    """Return the end of a call that began before its process ended: its own, or that it is not known (L11)."""
+    if open_call.returned is not None or not open_call.started:
+        return open_call.returned
+    return _interrupted(run, open_call, "interrupted")
+
+
 def _close(
     run: OpenRun,
     reason: ClosingReason,
@@ -192,14 +232,8 @@ def _close(
             verdict=verdict,
             reason=detail,
         )
-    for question in run.elicitations.values():
-        yield ev.ElicitationAnswered(
-            agent=question.agent, session=session, elicitation_id=question.elicitation_id, action="cancel"
-        )
-    for switch in reversed(run.switches):
-        yield msgspec.structs.replace(
-            switch, switching=False, from_agent=switch.to_agent, to_agent=switch.from_agent
-        )
+    yield from _cancelled_questions(run)
+    yield from _ended_switches(run)
     for call in run.calls.values():
         yield from _close_call(run, call, reason, new_message_id)
     if run.step is not None:
@@ -214,17 +248,21 @@ def _close_call(
 ) -> Iterator[RunEvent]:
     returned = open_call.returned
     if returned is None:
-        returned = ev.ToolReturned(
-            agent=run.agent,
-            session=run.session,
-            call_id=open_call.call.id,
-            definition=open_call.definition,
-            output=_closing_text(open_call, reason),
-            is_error=True,
-            outcome="cancelled" if reason == "canceled" else "interrupted",
-        )
+        returned = _interrupted(run, open_call, reason)
         yield returned
     yield tool_message(returned, new_message_id())
+
+
+def _interrupted(run: OpenRun, open_call: OpenCall, reason: ClosingReason) -> ev.ToolReturned:
+    return ev.ToolReturned(
+        agent=run.agent,
+        session=run.session,
+        call_id=open_call.call.id,
+        definition=open_call.definition,
+        output=_closing_text(open_call, reason),
+        is_error=True,
+        outcome="cancelled" if reason == "canceled" else "interrupted",
+    )
 
 
 def tool_message(returned: ev.ToolReturned, message_id: int) -> ev.ToolMessageAdded:

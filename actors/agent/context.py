@@ -12,12 +12,12 @@ import trio
 from actors.agent.budget import Meter
 from actors.agent.hooks import HookResult, Hooks, HookSpec
 from actors.agent.host import RunHost
-from actors.agent.messages import RunReason, Warned
+from actors.agent.messages import RunReason, ToolReturned, Warned
 from actors.agent.prompt import Trim, World
 from actors.agent.redact import redact
 from actors.agent.team import AgentSpec, BoundModel, Team
 from actors.kernel.gate import Gate
-from actors.models.provider import Completed, Message, ModelError, ModelRequest
+from actors.models.provider import Completed, Message, ModelError, ModelRequest, ToolCall
 
 JSON = Any
 
@@ -30,6 +30,25 @@ class Autopilot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OpenStep:
+    """The step in which a run was suspended, to be finished first.
+
+    Attributes:
+        step: Its number in the run.
+        model: ``provider/model`` that asked for the calls.
+        calls: Those whose results are not in the history, in request order.
+        known: Ends of calls that must not run again, by call id.
+        announced: Ids of those whose end the stream has already.
+    """
+
+    step: int
+    model: str
+    calls: tuple[ToolCall, ...]
+    known: Mapping[str, ToolReturned] = field(default_factory=dict[str, ToolReturned])
+    announced: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How a run differs from an ordinary one.
 
@@ -38,6 +57,7 @@ class RunOptions:
         chain: The agents that wait for this run, outermost first.
         pinned: The run may not change or show the session's current agent (background agents).
         autopilot: Nudge the model until it declares the task done.
+        resumed: The step to finish first, of a run that was suspended.
         meter: The budgets' count of the run that delegated this one; a new one without it.
     """
 
@@ -46,6 +66,7 @@ class RunOptions:
     pinned: bool = False
     autopilot: Autopilot | None = None
     meter: Meter | None = None
+    resumed: OpenStep | None = None
 
 
 @dataclass(frozen=True)

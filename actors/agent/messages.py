@@ -97,6 +97,13 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     owner: str = ""
 
 
+class RunResumed(Event, frozen=True, tag="run_resumed"):
+    """A run that waited for an approval when its process ended goes on in the process ``owner``."""
+
+    run_id: str = ""
+    owner: str = ""
+
+
 class RunEnded(Event, frozen=True, tag="run_ended"):
     """The run is over."""
 
@@ -375,6 +382,7 @@ RunEvent = (
     | ToolLoadingFinished
     | UserMessageAdded
     | RunStarted
+    | RunResumed
     | RunEnded
     | StepStarted
     | StepEnded

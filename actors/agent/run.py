@@ -10,7 +10,7 @@ Above the usual size, because the order of a step's parts is one story and the c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import trio
@@ -20,7 +20,7 @@ from actors.agent import messages as ev
 from actors.agent.budget import Meter
 from actors.agent.calls import Batch
 from actors.agent.closing import closing_events
-from actors.agent.context import RunContext, RunOptions, RunResult
+from actors.agent.context import OpenStep, RunContext, RunOptions, RunResult
 from actors.agent.guard import LoopDetector
 from actors.agent.host import Incoming, RunHost
 from actors.agent.messages import RunReason
@@ -31,6 +31,7 @@ from actors.agent.team import BoundModel, Team
 from actors.agent.world import gather_world
 from actors.errors import ActorsError
 from actors.kernel.gate import Gate
+from actors.models.provider import ToolCall
 from actors.tools.tool import Definition, Tool
 
 __all__ = ["Run", "closing_events", "opening_events", "run_agent"]
@@ -112,6 +113,10 @@ class Run:
 
     async def _steps(self) -> RunReason:
         ended = await self._begin()
+        if ended is None and self._ctx.options.resumed is not None:
+            await self._gate.wait_open()
+            await self._load_tools()
+            ended = await self._finish_step(self._ctx.options.resumed)
         while ended is None:
             await self._gate.wait_open()
             await self._load_tools()
@@ -127,6 +132,9 @@ class Run:
         ctx = self._ctx
         ctx.world = await gather_world(ctx.spec, self._host.facts)
         if not ctx.spec.hooks:
+            return None
+        if ctx.options.resumed is not None:
+            await ctx.hook("on_session_resume", {"source": "restart"})
             return None
         started = await ctx.hook("session_start", {"source": "run"})
         prompt = next((m.content for m in reversed(self._host.history()) if m.role == "user"), "")
@@ -239,7 +247,18 @@ class Run:
         batch = Batch(ctx, answer.calls, self._tools, cut_off=answer.finish == "length")
         await batch.run()
         host.emit(ended)
-        return await self._after_calls(answer, batch)
+        return await self._after_calls(answer.calls, batch)
+
+    async def _finish_step(self, open_step: OpenStep) -> RunReason | None:
+        """Give the calls of a suspended step their results: what ended stays, what was decided is not asked again."""
+        ctx = self._ctx
+        self._iterations = ctx.steps = open_step.step
+        if 0 < self._limit < self._iterations:
+            self._limit = self._iterations + MORE_ITERATIONS
+        batch = Batch(ctx, open_step.calls, self._tools, resumed=open_step)
+        await batch.run()
+        self._host.emit(ev.StepEnded(agent=ctx.agent, step=open_step.step, model=open_step.model))
+        return await self._after_calls(open_step.calls, batch)
 
     async def _ask(self, model: BoundModel) -> Answer:
         """Make the step's model call; on an overflow compact once and try again within the same step (L8)."""
@@ -347,16 +366,16 @@ class Run:
 
     # --- what follows a step ----------------------------------------------------------------------------------------
 
-    async def _after_calls(self, answer: Answer, batch: Batch) -> RunReason | None:
+    async def _after_calls(self, calls: Sequence[ToolCall], batch: Batch) -> RunReason | None:
         ctx = self._ctx
         if batch.terminal:
             return "terminal_tool"
         if batch.stop:
             return await self._fail(batch.stop, "hook_blocked", "hook_blocked")
-        problem = self._detector.add(answer.calls)
+        problem = self._detector.add(calls)
         if problem:
             return await self._fail(problem, "loop_detected", "loop_detected")
-        self._next_model = self._team.toolbox(ctx.agent).model_after(call.name for call in answer.calls)
+        self._next_model = self._team.toolbox(ctx.agent).model_after(call.name for call in calls)
         if ctx.handoff:
             self._next_model = ""
             await self._switch_to(ctx.handoff)

@@ -26,7 +26,7 @@ from actors.kernel.message import Exit, Stop, Terminated
 from actors.kernel.ref import Ref, acting_cell
 from actors.kernel.supervision import Escalate, RestartPolicy
 from actors.kernel.timer import Timer
-from actors.kernel.work import WorkEnded
+from actors.kernel.work import ACTOR_STOPS, WorkEnded
 
 if TYPE_CHECKING:
     from actors.kernel.system import System
@@ -334,7 +334,7 @@ class Cell:
     def _begin_to_stop(self, ctx: Incarnation[Any]) -> None:
         self._last_wish = Exit("stopped")
         self._settle(self.mailbox.close())
-        ctx.wind_down("its actor stops")
+        ctx.wind_down(ACTOR_STOPS)
 
     def _may_end(self, ctx: Incarnation[Any]) -> Exit | None:
         """Nothing to take: return the exit if the actor is to end and nothing is lost by it."""

@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 log = logging.getLogger("actors.kernel")
 
+ACTOR_STOPS = "its actor stops"
+"""The reason of :class:`Stopped` for work that its own actor's end has cancelled."""
+
 
 class Finished(Struct, Generic[T], frozen=True):
     """The work returned ``value``."""

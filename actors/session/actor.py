@@ -14,23 +14,24 @@ from typing import Literal, TypeVar, assert_never
 import msgspec
 import trio
 
-from actors.agent.closing import ClosingReason, closing_events
+from actors.agent.closing import ClosingReason, closing_events, suspended_step, suspending_events
 from actors.agent.context import Autopilot, RunOptions
-from actors.agent.host import RunFacts
-from actors.agent.messages import ApprovalDecided, ElicitationAnswered
+from actors.agent.host import Decision, RunFacts
+from actors.agent.messages import ApprovalDecided, ElicitationAnswered, RunResumed
 from actors.agent.run import opening_events, run_agent
 from actors.agent.team import AgentSpec, Team, open_team
 from actors.errors import Conflict, Invalid, NotFound, Overloaded
 from actors.ids import new_id, new_uuid
 from actors.journal.log import SequenceConflict
-from actors.kernel import Actor, Context, Gate, Work
+from actors.kernel import Actor, Context, Gate
 from actors.models.provider import Message
 from actors.session import codec, decide, snapshot
 from actors.session import messages as m
+from actors.session.active import ActiveRun
 from actors.session.approvals import Desk, Question
 from actors.session.create import stream_of
 from actors.session.host import SessionHost, elicitation_requested
-from actors.session.internal import Elicit, KeepBackground, Publish, Recall, RunFinished
+from actors.session.internal import Command, Elicit, KeepBackground, Publish, Recall, RunFinished
 from actors.session.recorder import Recorder, StorageFailed
 from actors.session.services import SessionServices
 from actors.session.state import SessionState
@@ -40,51 +41,6 @@ from actors.tools.tool import ElicitationReply
 logger = logging.getLogger("greenroom.session")
 T = TypeVar("T")
 PAGE = 1024
-
-
-class ActiveRun:
-    """A run of this incarnation: its work, the questions it asks and the title made beside it."""
-
-    def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
-        self.work: Work | None = None
-        self.desk = Desk()
-        self.title = TitleJob()
-        self.settled = trio.Event()
-
-    def cancel(self, reason: str) -> None:
-        """Cancel its work; nothing before it has begun."""
-        if self.work is not None:
-            self.work.cancel(reason)
-
-
-Command = (
-    m.GetView
-    | m.GetModels
-    | m.StartRun
-    | m.Send
-    | m.ClearQueue
-    | m.CancelRun
-    | m.Steer
-    | m.FollowUp
-    | m.Decide
-    | m.Answer
-    | m.SetTitle
-    | m.SetPermissions
-    | m.SetSafetyPolicy
-    | m.ToggleYolo
-    | m.SetStarred
-    | m.SetTokens
-    | m.AppendMessage
-    | m.ReplaceMessage
-    | m.AppendSummary
-    | m.DeleteSession
-    | RunFinished
-    | Publish
-    | Elicit
-    | KeepBackground
-    | Recall
-)
 
 
 class SessionActor(Actor[Command]):
@@ -134,12 +90,14 @@ class SessionActor(Actor[Command]):
                 return await self._start_run(message, ctx)
             case m.Send():
                 return await self._send(message, ctx)
+            case m.Note():
+                return await self._record(m.Noted(kind=message.kind, data=message.data))
             case m.ClearQueue():
                 if not (state.steering or state.follow_ups):
                     return m.Accepted(state.seq)
                 return await self._record(m.QueueCleared())
             case m.CancelRun():
-                return self._cancel_run(message)
+                return await self._cancel_run(message)
             case m.Steer():
                 self._require_bound("steer session")
                 return await self._queue(decide.steer(state, message), streaming=state.run is not None)
@@ -149,7 +107,7 @@ class SessionActor(Actor[Command]):
                     return m.QueueAccepted(streaming=state.run is not None, duplicate=True)
                 return await self._queue(decide.follow_up(state, message), streaming=state.run is not None)
             case m.Decide():
-                return await self._decide(message)
+                return await self._decide(message, ctx)
             case m.Answer():
                 return await self._answer(message)
             case m.SetTitle():
@@ -234,7 +192,21 @@ class SessionActor(Actor[Command]):
         )
         self._recorder.written_records, self._recorder.written_bytes, self._kept = read, size, kept
         if len(state.open_runs) and self._active is None and not self._owned_elsewhere():
+            await self._settle_lost_runs()
+
+    async def _settle_lost_runs(self) -> None:
+        """End the runs of a dead process, but for one that only waits for a person's approval."""
+        if suspended_step(self._state.open_runs) is None:
             await self._close_runs("interrupted", "the process that ran it ended")
+            return
+        events = suspending_events(self._state.open_runs, new_message_id=self._state.new_message_id)
+        if events:
+            await self._recorder.commit(*events, ahead=False)
+
+    @property
+    def _suspended(self) -> bool:
+        """Whether a run waits for an approval that outlived its process."""
+        return self._state.run is not None and self._active is None and not self._owned_elsewhere()
 
     async def _snapshot(self, head: int) -> tuple[SessionState, int]:
         """Return the kept state and its size in bytes, or a blank one to fold the stream into."""
@@ -334,19 +306,19 @@ class SessionActor(Actor[Command]):
         self, message: m.StartRun, ctx: Context[Command], autopilot: Autopilot | None = None
     ) -> m.RunAccepted:
         state, services = self._state, self._services
-        decide.require_idle(state)
+        if not self._suspended:
+            decide.require_idle(state)
         self._sent = None
-        team, agent = await self._bind(message)
-        overlay = services.overlays.get(self._id)
-        if overlay is not None:
-            team = overlay.dress(team, agent)
+        team, agent = await self._bind(message.source, message.agent)
         if message.model:
             services.check_model(message.model)
         messages, agent = await self._expanded(message.messages, team, agent)
+        if self._suspended:
+            await self._close_runs("interrupted", "a new request came instead of an approval")
         run_id = new_id("run")
         after = self._recorder.seq
         active = ActiveRun(run_id)
-        host = self._host(active, message.headers, team.agents[agent])
+        host = self._host(active, team.agents[agent], headers=message.headers)
         events = decide.opening(state, message, team, agent)
         await self._recorder.commit(
             *events,
@@ -368,7 +340,19 @@ class SessionActor(Actor[Command]):
                 message.model,
                 [Message("user", each.content, each.parts) for each in messages],
             )
-        gate = Gate(ctx.gate)
+        self._begin_work(ctx, active, host, team, agent, RunOptions(autopilot=autopilot))
+        return m.RunAccepted(run_id, after)
+
+    def _begin_work(
+        self,
+        ctx: Context[Command],
+        active: ActiveRun,
+        host: SessionHost,
+        team: Team,
+        agent: str,
+        options: RunOptions,
+    ) -> None:
+        run_id, gate = active.run_id, Gate(ctx.gate)
         active.work = ctx.start_work(
             self._run,
             active,
@@ -377,28 +361,50 @@ class SessionActor(Actor[Command]):
             team,
             agent,
             gate,
-            RunOptions(autopilot=autopilot),
+            options,
             done=lambda outcome: RunFinished(run_id, outcome),
             gate=gate,
             name=run_id,
         )
         self._active = active
-        return m.RunAccepted(run_id, after)
 
-    async def _bind(self, message: m.StartRun) -> tuple[Team, str]:
+    async def _resume(
+        self,
+        ctx: Context[Command],
+        effects: Sequence[m.SessionEvent],
+        decided: ApprovalDecided,
+        decision: Decision,
+    ) -> m.Accepted:
+        """Take a suspended run over: record the decision, and go on with the step that waited for it."""
+        state, services = self._state, self._services
+        run = suspended_step(state.open_runs)
+        assert run is not None, "only a run that waits for an approval is kept"
+        team, agent = await self._bind("", run.agent)
+        active = ActiveRun(run.run_id)
+        host = self._host(active, team.agents[agent], decided={decided.call_id: decision})
+        step = decide.open_step(run)
+        resumed = RunResumed(agent=agent, run_id=run.run_id, owner=services.owners.me)
+        accepted = m.Accepted(await self._recorder.commit(resumed, *effects, decided))
+        services.bound.add(self._id)
+        self._begin_work(ctx, active, host, team, agent, RunOptions(resumed=step))
+        return accepted
+
+    async def _bind(self, source: str, agent: str) -> tuple[Team, str]:
         """Return the session's team and current agent: bound by the first run, kept by later ones."""
         state = self._state
         if self._team is None:
-            self._team = await self._services.open_team(state.source or message.source, self._id)
+            self._team = await self._services.open_team(state.source or source, self._id)
         team = self._team
         if self._services.equip is not None:
-            await self._services.equip(team, state.source or message.source, self._id)
-        wanted = state.agent if state.source else message.agent
+            await self._services.equip(team, state.source or source, self._id)
+        wanted = state.agent if state.source else agent
         if wanted and wanted not in team.agents:
             if not state.source:
                 raise Invalid(f"agent not found: {wanted}")
             wanted = ""
-        return team, wanted or team.default
+        wanted = wanted or team.default
+        overlay = self._services.overlays.get(self._id)
+        return team if overlay is None else overlay.dress(team, wanted), wanted
 
     async def _expanded(
         self, messages: Sequence[m.UserInput], team: Team, agent: str
@@ -429,18 +435,27 @@ class SessionActor(Actor[Command]):
         except Overloaded:
             await self._record(*decide.follow_up(self._state, m.FollowUp(messages=told)))
 
-    def _host(self, active: ActiveRun, headers: Mapping[str, str], agent: AgentSpec) -> SessionHost:
+    def _host(
+        self,
+        active: ActiveRun,
+        agent: AgentSpec,
+        *,
+        headers: Mapping[str, str] | None = None,
+        decided: Mapping[str, Decision] | None = None,
+    ) -> SessionHost:
         services = self._services
         facts = RunFacts(
             session_id=self._id,
             run_id=active.run_id,
             working_dir=self._working_dir,
             data_dir=services.data_dir,
-            headers=headers,
+            headers=headers or {},
             env=services.env,
             limits=decide.limits(self._state.template, agent),
         )
-        return SessionHost(facts, self._state, self._recorder, active.desk, active.title.wait)
+        return SessionHost(
+            facts, self._state, self._recorder, active.desk, active.title.wait, decided=decided
+        )
 
     async def _run(
         self,
@@ -470,8 +485,10 @@ class SessionActor(Actor[Command]):
             await self._recorder.commit(m.TitleChanged(title=title, generated=True))
         job.settle()
 
-    def _cancel_run(self, message: m.CancelRun) -> m.Accepted:
+    async def _cancel_run(self, message: m.CancelRun) -> m.Accepted:
         run = self._state.run
+        if self._suspended and run is not None and message.run_id in ("", run.run_id):
+            return await self._close_runs("canceled", message.reason)
         if self._active is not None and run is not None and message.run_id in ("", run.run_id):
             self._active.cancel(message.reason)
         return m.Accepted(self._state.seq)
@@ -483,7 +500,9 @@ class SessionActor(Actor[Command]):
         if self._state.deleted:
             ctx.passivate()
             return
-        if len(self._state.open_runs):
+        if decide.shut_down(message.outcome) and suspended_step(self._state.open_runs) is not None:
+            await self._settle_lost_runs()  # its question may be answered in the next process
+        elif len(self._state.open_runs):
             reason, detail = decide.ending_of(message.outcome)
             await self._close_runs(reason, detail)
             if reason == "canceled":
@@ -494,17 +513,20 @@ class SessionActor(Actor[Command]):
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    async def _decide(self, message: m.Decide) -> m.Accepted:
-        if self._id not in self._services.bound:
+    async def _decide(self, message: m.Decide, ctx: Context[Command]) -> m.Accepted:
+        suspended = self._suspended
+        if self._id not in self._services.bound and not suspended:
             raise NotFound("session not found")
         desk = self._active.desk if self._active is not None else Desk()
         pending = desk.approval
         request = self._state.approvals.get(pending.id) if pending is not None and pending.open else None
+        if suspended:
+            request = next(iter(self._state.approvals.values()), None)
         if message.approval_id and (request is None or request.approval_id != message.approval_id):
             raise Conflict(f"approval {message.approval_id} is not pending")
         decision = decide.decision(message)
         effects = decide.decision_effects(self._state, message, request)
-        if decision is not None and pending is not None and request is not None:
+        if decision is not None and request is not None:
             decided = ApprovalDecided(
                 agent=request.agent,
                 session=request.session,
@@ -514,8 +536,10 @@ class SessionActor(Actor[Command]):
                 reason=decision.reason,
                 by="user",
             )
+            if suspended:
+                return await self._resume(ctx, effects, decided, decision)
             accepted = await self._record(*effects, decided)
-            if pending.open:
+            if pending is not None and pending.open:
                 pending.settle(decision)
             return accepted
         limit = desk.limit

@@ -7,13 +7,14 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.agent.closing import ClosingReason
+from actors.agent.closing import ClosingReason, OpenRun, known_result
+from actors.agent.context import OpenStep
 from actors.agent.host import Decision, Incoming, RunLimits
-from actors.agent.messages import AgentHandedOff, ApprovalRequested, Summarised
+from actors.agent.messages import AgentHandedOff, ApprovalRequested, Delivery, Summarised
 from actors.agent.team import AgentSpec, Command, Team
 from actors.errors import Conflict, Invalid, NotFound, Overloaded
 from actors.ids import new_id
-from actors.kernel.work import Failed, Outcome, Stopped
+from actors.kernel.work import ACTOR_STOPS, Failed, Outcome, Stopped
 from actors.models.provider import ModelInfo
 from actors.session import messages as m
 from actors.session.approvals import Question
@@ -211,6 +212,20 @@ def kept_background(state: SessionState, done: KeepBackground, now: float) -> m.
     )
 
 
+def open_step(run: OpenRun) -> OpenStep:
+    """Return the step in which a suspended run goes on."""
+    known = {
+        call_id: end for call_id, call in run.calls.items() if (end := known_result(run, call)) is not None
+    }
+    return OpenStep(
+        step=run.step.step if run.step else 1,
+        model=run.step.model if run.step else "",
+        calls=tuple(call.call for call in run.calls.values()),
+        known=known,
+        announced=frozenset(call_id for call_id, call in run.calls.items() if call.returned is not None),
+    )
+
+
 def command_of(message: m.UserInput, team: Team, agent: str) -> tuple[Command, str] | None:
     """Return the command that a message calls as ``/name typed``, if it is one that belongs to an agent (1.7)."""
     if message.literal or not message.content.startswith("/"):
@@ -231,6 +246,11 @@ def pick(open_questions: Mapping[str, Question[T]], question_id: str) -> Questio
     if found is None or not found.open:
         raise Conflict("no elicitation request in progress")
     return found
+
+
+def shut_down(outcome: Outcome[None]) -> bool:
+    """Whether a run was cancelled because its process ends, and by nobody."""
+    return isinstance(outcome, Stopped) and outcome.reason == ACTOR_STOPS
 
 
 def ending_of(outcome: Outcome[None]) -> tuple[ClosingReason, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
+import trio
 
 from actors.agent.host import Decision, Incoming, LivePolicy, RunFacts, RunHost
 from actors.agent.messages import (
@@ -36,6 +37,7 @@ class SessionHost:
         before_end: Awaited before the run's last event is written; the title waits there.
         session: The sub-session's id; empty for the session itself.
         interactive: Whether a person may be asked.
+        decided: Decisions made while the run was suspended, by call id; each is used once.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class SessionHost:
         *,
         session: str = "",
         interactive: bool = True,
+        decided: Mapping[str, Decision] | None = None,
     ) -> None:
+        self._decided = dict(decided or {})
         self.facts = facts
         self._state = state
         self._recorder = recorder
@@ -104,6 +108,9 @@ class SessionHost:
         still_needed: Callable[[], bool],
     ) -> Decision:
         """Show one request at a time and wait for its decision."""
+        if (decision := self._decided.pop(call.id, None)) is not None:
+            await trio.lowlevel.checkpoint()
+            return decision
         async with self._desk.turn:
             if not still_needed():
                 return Decision("approved")
@@ -205,7 +212,7 @@ class SessionHost:
     def _approval_id(self, call: ToolCall) -> str:
         """Return the id of an approval that survived a restart for this very call, else a new one."""
         for approval_id, pending in self._state.approvals.items():
-            if pending.call == call and pending.session == self._session:
+            if pending.call.id == call.id and pending.session == self._session:
                 return approval_id
         return new_id("approval")
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from actors.agent.messages import RunEvent
 from actors.kernel.message import Control, Request
 from actors.kernel.work import Outcome
+from actors.session import messages as m
 from actors.session.approvals import Question
-from actors.session.messages import PlanChanged
 from actors.tools.tool import Elicitation, ElicitationReply
 
 
@@ -22,7 +22,7 @@ class RunFinished(Control, frozen=True):
 class Publish(Control, frozen=True):
     """Put an event that happened elsewhere in the process on this session's stream, if a run is active."""
 
-    event: PlanChanged
+    event: m.PlanChanged
 
 
 class Elicit(Request[Question[ElicitationReply]], Control, frozen=True):
@@ -50,3 +50,34 @@ class Recall(Control, frozen=True):
     """A background job ended: tell the session's agent, in the run going on or in one that this starts."""
 
     content: str
+
+
+Command = (
+    m.GetView
+    | m.GetModels
+    | m.StartRun
+    | m.Send
+    | m.ClearQueue
+    | m.Note
+    | m.CancelRun
+    | m.Steer
+    | m.FollowUp
+    | m.Decide
+    | m.Answer
+    | m.SetTitle
+    | m.SetPermissions
+    | m.SetSafetyPolicy
+    | m.ToggleYolo
+    | m.SetStarred
+    | m.SetTokens
+    | m.AppendMessage
+    | m.ReplaceMessage
+    | m.AppendSummary
+    | m.DeleteSession
+    | RunFinished
+    | Publish
+    | Elicit
+    | KeepBackground
+    | Recall
+)
+"""Everything a session actor takes."""

@@ -164,6 +164,13 @@ class QueueCleared(Event, frozen=True, tag="queue_cleared"):
     """Every waiting follow-up and steering message was dropped."""
 
 
+class Noted(Event, frozen=True, tag="noted"):
+    """A client's program or its door put a fact of their own on record; ``kind`` says what, ``data`` holds it."""
+
+    kind: str = ""
+    data: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+
+
 class Starred(Event, frozen=True, tag="starred"):
     """The star was set or cleared."""
 
@@ -227,6 +234,7 @@ SessionEvent = (
     | FollowUpQueued
     | SteerQueued
     | QueueCleared
+    | Noted
     | Starred
     | TokensSet
     | SubSessionStarted
@@ -363,6 +371,13 @@ class Send(Request[SendAccepted], frozen=True, kw_only=True):
     steer: bool = False
     model: str = ""
     max_continues: int = -1
+
+
+class Note(Request[Accepted], Control, frozen=True, kw_only=True):
+    """Record :class:`Noted`."""
+
+    kind: str
+    data: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
 
 class ClearQueue(Request[Accepted], Control, frozen=True):

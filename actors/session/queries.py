@@ -9,7 +9,7 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from actors.agent.messages import RunStarted, UsageReported
+from actors.agent.messages import RunResumed, RunStarted, UsageReported
 from actors.journal.log import Record
 from actors.session import codec
 from actors.session.messages import (
@@ -32,6 +32,7 @@ _DECODED_KINDS = frozenset(
         "tokens_set",
         "usage_reported",
         "run_started",
+        "run_resumed",
         "run_ended",
         "message_appended",
         "sub_session_completed",
@@ -128,7 +129,7 @@ class SessionRows:
                 return int(event.message.role != "system")
             case SubSessionCompleted() if event.background:
                 return _counted(event.messages)
-            case RunStarted() if not event.session:
+            case RunStarted() | RunResumed() if not event.session:
                 db.execute("UPDATE sessions SET owner = ? WHERE id = ?", (event.owner, session_id))
             case _:
                 if record.kind == "run_ended" and not event.session:

@@ -152,6 +152,9 @@ class SessionState(Struct):
             case act.RunStarted():
                 if not event.session:
                     self.run = OpenRun(event.run_id, event.owner, at)
+            case act.RunResumed():
+                if self.run is not None:
+                    self.run = msgspec.structs.replace(self.run, owner=event.owner)
             case act.RunEnded():
                 if not event.session:
                     self._end_run()
@@ -216,6 +219,7 @@ class SessionState(Struct):
                 self.deleted = True
             case (
                 ev.SessionCreated()
+                | ev.Noted()
                 | ev.PlanChanged()
                 | act.TeamAnnounced()
                 | act.ToolsAnnounced()

@@ -35,6 +35,7 @@ EXTENSIONS = (
     ev.Starred,
     ev.TokensSet,
     ev.SubSessionStarted,
+    run.RunResumed,
     run.StepEnded,
     run.ApprovalDecided,
     run.ElicitationAnswered,
@@ -283,9 +284,11 @@ def _fields(event: ev.SessionEvent, session_id: str) -> dict[str, JSON]:  # a ta
             | ev.FollowUpQueued()
             | ev.SteerQueued()
             | ev.QueueCleared()
+            | ev.Noted()
             | ev.Starred()
             | ev.TokensSet()
             | ev.SubSessionStarted()
+            | run.RunResumed()
             | run.StepEnded()
             | run.ApprovalDecided()
             | run.ElicitationAnswered()

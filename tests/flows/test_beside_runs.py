@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from actors.testing.model import call, say
 from tests.flows.kit import open_api, text, types
 

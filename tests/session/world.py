@@ -21,9 +21,10 @@ from actors.kernel import Address, Kind, Ref, System, open_system
 from actors.models.provider import Message, ModelInfo, Provider
 from actors.session import codec
 from actors.session import messages as m
-from actors.session.actor import Command, SessionActor
+from actors.session.actor import SessionActor
 from actors.session.create import create_session, stream_of
 from actors.session.flusher import Flusher
+from actors.session.internal import Command
 from actors.session.queries import SessionRows
 from actors.session.services import Bound, Owners, SessionServices
 from actors.session.session import Session
