@@ -11,8 +11,6 @@ from typing import Any
 
 import trio
 
-import trio
-
 from actors.agent.background import BackgroundAgents
 from actors.agent.build import build_team
 from actors.agent.team import AgentSpec, Team, open_team
@@ -20,7 +18,6 @@ from actors.agent.toolbox import ToolsetSpec
 from actors.config.catalog import Catalog, Listing, open_catalog
 from actors.config.document import config_document
 from actors.config.errors import ConfigError
-from actors.config.remote import RemoteSource, remote_source
 from actors.config.remote import RemoteSource, remote_source
 from actors.config.schema import Agent as AgentConfig
 from actors.config.schema import Config
@@ -94,7 +91,6 @@ class Agents:
         self._deps = deps
         self._catalogs: list[Catalog] = []
         self._remote: list[RemoteSource] = []
-        self._remote: list[RemoteSource] = []
         self._made: dict[str, Agent] = {}
 
     def add(self, agents: str | os.PathLike[str] | Agent | Sequence[Agent]) -> None:
@@ -104,10 +100,6 @@ class Agents:
             Invalid: an agent's name is taken, or one of its toolsets does not exist.
         """
         if isinstance(agents, str | os.PathLike):
-            if (remote := remote_source(os.fspath(agents))) is not None:
-                self._remote.append(remote)
-                self.add_source(remote)
-                return
             if (remote := remote_source(os.fspath(agents))) is not None:
                 self._remote.append(remote)
                 self.add_source(remote)
@@ -125,18 +117,6 @@ class Agents:
     def add_source(self, source: Source) -> None:
         """Offer an agent file from anywhere."""
         self._catalogs.append(Catalog([source]))
-
-    async def pull(self) -> None:
-        """Get every agent from a URL or a registry again; what cannot be had stays as it is."""
-        async with trio.open_nursery() as nursery:
-            for source in self._remote:
-                nursery.start_soon(source.refresh)
-
-    async def keep_pulling(self, interval: float) -> None:
-        """Pull every ``interval`` seconds, for ever."""
-        while True:
-            await trio.sleep(interval)
-            await self.pull()
 
     async def pull(self) -> None:
         """Get every agent from a URL or a registry again; what cannot be had stays as it is."""
@@ -195,11 +175,6 @@ class Agents:
         if agent in self._made:
             return config_document(_as_config(self._made[agent]))
         return config_document((await self._get(agent)).config)
-
-    async def names(self, agent: str) -> list[str]:
-        """Return the names of a source's agents, in its order. Raises: NotFound."""
-        made = self._made.get(agent)
-        return [*(_as_config(made) if made else (await self._get(agent)).config).agents]
 
     async def names(self, agent: str) -> list[str]:
         """Return the names of a source's agents, in its order. Raises: NotFound."""
