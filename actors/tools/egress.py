@@ -178,6 +178,7 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         self._resolver = resolver
         self._reach = reach
         self._network = network
+        self._opened: list[httpcore2.AsyncNetworkStream] = []
 
     async def connect_tcp(
         self,
@@ -198,10 +199,22 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         problem: Exception = _NoAddress(f"{host} has no address")
         for address in addresses:
             try:
-                return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
+                stream = await self._network.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 problem = error
+            else:
+                self._opened.append(stream)
+                return stream
         raise problem
+
+    async def aclose(self) -> None:
+        """Close what is left open: a handshake that was cancelled forgets its connection."""
+        # A connection in the middle of something is dropped, which does not wait for the other side.
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+            for stream in self._opened:
+                await stream.aclose()
 
     async def connect_unix_socket(
         self,
@@ -318,11 +331,14 @@ class Egress:
         url, method, headers, body = exchange.url, exchange.method, exchange.headers, exchange.body
         most = CAREFUL_REDIRECTS if exchange.careful else MAX_REDIRECTS
         backend = _GuardedBackend(self._resolver, self._network, self._reach)
-        async with httpcore2.AsyncConnectionPool(
-            ssl_context=_tls() if url.lower().startswith("https") else None,
-            network_backend=backend,
-            max_connections=1,
-        ) as pool:
+        async with (
+            aclosing(backend),
+            httpcore2.AsyncConnectionPool(
+                ssl_context=_tls() if url.lower().startswith("https") else None,
+                network_backend=backend,
+                max_connections=1,
+            ) as pool,
+        ):
             for _ in range(most + 1):
                 self.check(url)
                 response = await self._exchange(pool, method, url, headers, body, exchange)

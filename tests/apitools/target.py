@@ -57,7 +57,7 @@ class Target:
         data = b""
         while b"\r\n\r\n" not in data:
             part = await stream.receive_some(64 * KIB)
-            if not part:
+            if not part or part[:1] == b"\x16":  # a TLS client has come to the wrong door
                 return None
             data += part
         head, _, body = data.partition(b"\r\n\r\n")
@@ -120,7 +120,11 @@ class Target:
     def _plain(self, path: str, request: Received) -> bytes:
         match path:
             case "/big":
-                return reply(200, msgspec.json.encode([{"n": n, "t": "z" * 90} for n in range(50_000)]), "application/json")
+                return reply(
+                    200,
+                    msgspec.json.encode([{"n": n, "t": "z" * 90} for n in range(50_000)]),
+                    "application/json",
+                )
             case "/none":
                 return b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
             case "/empty":
@@ -142,7 +146,11 @@ class Target:
             case "/page":
                 return reply(500, b"<h1>Oops</h1>", "text/html")
             case "/echo-secret":
-                return reply(200, msgspec.json.encode({"you_sent": request.headers.get("authorization", "")}), "application/json")
+                return reply(
+                    200,
+                    msgspec.json.encode({"you_sent": request.headers.get("authorization", "")}),
+                    "application/json",
+                )
             case "/moved":
                 return reply(302, b"", "", "Location: /ok")
             case "/inside":
