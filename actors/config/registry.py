@@ -9,6 +9,7 @@ import os
 import re
 import zlib
 from collections.abc import Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -131,21 +132,11 @@ class _Session:
                 if response.status_code == httpx2.codes.UNAUTHORIZED and attempt == 1:
                     challenge = response.headers.get("www-authenticate", "")
                 elif response.status_code == httpx2.codes.OK:
-                    return await self._body(response, limit)
+                    return await read_limited(response, limit, str(self._reference))
                 else:
                     raise self._refused(response.status_code)
             self._authorization = await self._answer(challenge)
         raise self._refused(httpx2.codes.UNAUTHORIZED)
-
-    async def _body(self, response: httpx2.Response, limit: int) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        async for part in response.aiter_bytes():
-            size += len(part)
-            if size > limit:
-                raise ConfigError(f"the artifact is larger than {limit} bytes", str(self._reference))
-            parts.append(part)
-        return b"".join(parts)
 
     async def _answer(self, challenge: str) -> dict[str, str]:
         scheme, _, rest = challenge.partition(" ")
@@ -168,6 +159,23 @@ class _Session:
 
     def _refused(self, status: int) -> SourceUnavailable:
         return SourceUnavailable(f"its registry answered {status}", str(self._reference))
+
+
+async def read_limited(response: httpx2.Response, limit: int, name: str) -> bytes:
+    """Return a response's body, read no further than ``limit`` bytes. Raises: ConfigError, when there is more."""
+    too_large = ConfigError(f"it is larger than {limit} bytes", name)
+    claimed = response.headers.get("content-length", "")
+    if claimed.isdecimal() and int(claimed) > limit:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    async with aclosing(response.aiter_bytes()) as body:
+        async for part in body:
+            size += len(part)
+            if size > limit:
+                raise too_large
+            parts.append(part)
+    return b"".join(parts)
 
 
 def registry_login(registry: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:

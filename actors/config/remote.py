@@ -17,7 +17,7 @@ import trio
 
 from actors.config import yaml
 from actors.config.errors import ConfigError, SourceUnavailable
-from actors.config.registry import Reference, pull
+from actors.config.registry import Reference, pull, read_limited
 from actors.config.sources import BUILTINS, oci_agent_id, url_agent_id
 from actors.config.stamp import Stamp
 
@@ -137,14 +137,7 @@ async def get_url(client: httpx2.AsyncClient, url: str) -> bytes:
         SourceUnavailable: the server does not give it.
         ConfigError: it is too large.
     """
-    parts: list[bytes] = []
-    size = 0
     async with client.stream("GET", url) as response:
         if response.status_code != httpx2.codes.OK:
             raise SourceUnavailable(f"its server answered {response.status_code}", shown_url(url))
-        async for part in response.aiter_bytes():
-            size += len(part)
-            if size > yaml.MAX_BYTES:
-                raise ConfigError(f"it is larger than {yaml.MAX_BYTES} bytes", shown_url(url))
-            parts.append(part)
-    return b"".join(parts)
+        return await read_limited(response, yaml.MAX_BYTES, shown_url(url))
