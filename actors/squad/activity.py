@@ -11,7 +11,7 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from actors.errors import ActorsError
+from actors.errors import ActorsError, NotFound
 from actors.journal.ring import Frame
 from actors.squad.events import SquadEvent
 from actors.squad.files import append_lines, read_lines, write_whole
@@ -77,7 +77,7 @@ class ActivityFiles:
                 await self.flush(squad_id)
 
     async def flush(self, squad_id: str) -> None:
-        """Write what waits for a squad; a workspace that is not there loses it, with a warning."""
+        """Write what waits for a squad; it is lost when the workspace is not there or cannot be written."""
         async with self._lock:
             frames = self._waiting.pop(squad_id, [])
             if not frames:
@@ -86,6 +86,8 @@ class ActivityFiles:
                 workspace = await self._workspace_of(squad_id)
                 before = self._lines.get(squad_id)
                 self._lines[squad_id] = await trio.to_thread.run_sync(_append, workspace, frames, before)
+            except (FileNotFoundError, NotFound):
+                logger.debug("no workspace to write the activity log to", extra={"squad": squad_id})
             except (OSError, ActorsError) as error:
                 logger.warning("activity log not written", extra={"squad": squad_id, "error": str(error)})
 

@@ -85,6 +85,10 @@ class TimeUp(Control, frozen=True):
     turn: int
 
 
+class KeepRecord(Control, frozen=True):
+    """The execution was stopped in an emergency; its record is written once that is answered."""
+
+
 class MoneySpent(Control, frozen=True):
     """A worker waits because the execution's total is used up."""
 
@@ -110,6 +114,7 @@ Command = (
     | PutTogether
     | TimeUp
     | MoneySpent
+    | KeepRecord
 )
 
 
@@ -191,6 +196,9 @@ class ExecutionActor(Actor[Command]):
             case PlanMade() | AttemptEnded() | PutTogether() | TimeUp() | MoneySpent():
                 await self._happened(message, ctx)
                 return None
+            case KeepRecord():
+                await self._keep()
+                return None
             case _:
                 assert_never(message)
         return state.view()
@@ -250,6 +258,7 @@ class ExecutionActor(Actor[Command]):
             return
         await self._mirror.catch_up(known)
         if state.terminal:
+            await self._mirror.sync_board()
             await self._keep()
         elif state.iteration:
             await self._recover(ctx, booted=False)
@@ -277,7 +286,9 @@ class ExecutionActor(Actor[Command]):
         return await self._do(ctx, lambda: decide.recover(self._state, booted=booted))
 
     async def _keep(self) -> None:
-        """Write the history record of an ended execution, then note that nothing is left to do."""
+        """Write the history record of an ended execution, then note that nothing is left to do; once."""
+        if self._state.kept:
+            return
         await self._mirror.keep(history_record(self._state))
         await self._recorder.commit(lambda: (m.RecordKept(),))
 
@@ -288,8 +299,11 @@ class ExecutionActor(Actor[Command]):
         events = await self._recorder.commit(step, lambda: self._due(ctx))
         for event in events:
             self._react(event, ctx)
-        if self._state.terminal and not self._state.kept and events:
-            await self._keep()
+        if self._state.terminal and events:
+            if self._state.emergency:
+                self._tell(ctx, KeepRecord())
+            else:
+                await self._keep()
         return events
 
     def _due(self, ctx: Context[Command]) -> Sequence[m.ExecutionEvent]:
@@ -559,6 +573,6 @@ class ExecutionActor(Actor[Command]):
             budget=limits,
         )
 
-    def _tell(self, ctx: Context[Command], message: MoneySpent) -> None:
+    def _tell(self, ctx: Context[Command], message: MoneySpent | KeepRecord) -> None:
         with suppress(MailboxFull, ActorStopped):
             ctx.ref.tell(message)

@@ -33,6 +33,7 @@ from actors.squad.ledger import Page, ledger_path, read_page
 from actors.squad.ports import SquadStore
 from actors.squad.services import ExecutionServices
 from actors.squad.values import (
+    WHOLE,
     BudgetConfig,
     BudgetUsage,
     Execution,
@@ -193,7 +194,7 @@ class SquadEngine:
         """Add a standing directive. Raises: NotSteerable, Invalid, NotFound."""
         squad = await self._store.squad(squad_id)
         agent_ids = tuple(agent.id for agent in squad.agents)
-        command = m.Steer(message=message, scope=scope or Scope(), agent_ids=agent_ids)
+        command = m.Steer(message=message, scope=scope or WHOLE, agent_ids=agent_ids)
         return await self._ask(squad_id, execution_id, command)
 
     async def skip_task(self, squad_id: str, execution_id: str, task_id: str) -> Execution:

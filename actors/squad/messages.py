@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from actors.kernel.message import Control, Request
 from actors.squad.values import (
+    WHOLE,
     Agent,
     BudgetConfig,
     BudgetUsage,
@@ -354,7 +355,7 @@ class Steer(Request[Execution], Control, frozen=True, kw_only=True):
     """Add a standing directive for the task turns to come. ``agent_ids``: the squad's agents now."""
 
     message: str
-    scope: Scope = field(default_factory=Scope)
+    scope: Scope = WHOLE
     agent_ids: tuple[str, ...] = ()
 
 

@@ -73,11 +73,19 @@ class Mirror:
         self._lock = lock
         self._ledger: Ledger | None = None
         self._backlog: list[SquadEvent] = []
+        self._later: list[Task] = []
         self._broken = ""
 
     async def catch_up(self, known: Sequence[SquadEvent]) -> None:
         """Add what the ledger lacks of the stream's events, after a crash between the journal and the file."""
         await self._on_disk(partial(self._complete, known), "ledger")
+
+    async def sync_board(self) -> None:
+        """Write the board's rows of all tasks, some of which a crash may have kept from being written."""
+        state = self._state
+        if state.started_at:
+            rows = [board_row(state, task_id) for task_id in state.tasks]
+            await self._within(partial(self._put_tasks, state.squad_id, rows), "board")
 
     async def write(self, change: Change) -> None:
         """Write the ledger's and the log's new lines, then what else has changed."""
@@ -86,11 +94,18 @@ class Mirror:
         plan = state.current_plan() if change.plan else None
         await self._on_disk(partial(self._append, events, change.lines, plan), "ledger")
         rows = [board_row(state, task_id) for task_id in change.tasks]
-        if rows and change.board:
+        if not change.board:
+            return
+        if state.emergency:
+            self._later += rows  # whoever stops everything waits for the record, not for the board's files
+        elif rows:
             await self._within(partial(self._put_tasks, state.squad_id, rows), "board")
 
     async def keep(self, record: HistoryRecord) -> None:
-        """Write the history record."""
+        """Write the history record, and what was put off for it."""
+        rows, self._later = self._later, []
+        if rows:
+            await self._within(partial(self._put_tasks, self._state.squad_id, rows), "board")
         async with self._lock:
             await self._on_disk(partial(history.keep_record, self._workspace, record), "history")
 

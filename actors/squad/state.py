@@ -258,10 +258,10 @@ class ExecutionState:
                 self.recovered = False
                 self._limits(event)
             case m.ExecutionRecovered():
+                if self.phase != "paused":
+                    self.pause_reason, self.paused_by = "the server restarted", "system"
                 self._enter("paused")
                 self.recovered = True
-                self.pause_reason = self.pause_reason or "the server restarted"
-                self.paused_by = self.paused_by or "system"
                 self.passing = None
                 for task_id in event.returned:
                     self._change(task_id, status="pending")

@@ -246,9 +246,12 @@ class TaskCounts(Wire, frozen=True, kw_only=True):
 class Scope(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What a directive is for: the whole execution, one task's turns or one agent's."""
 
-    type: Literal["execution", "task", "agent"] = "execution"
+    type: Literal["execution", "task", "agent"]
     task_id: str | None = None
     agent_id: str | None = None
+
+
+WHOLE = Scope("execution")
 
 
 class Directive(Wire, frozen=True, kw_only=True):
@@ -256,7 +259,7 @@ class Directive(Wire, frozen=True, kw_only=True):
 
     id: str
     message: str
-    scope: Scope = Scope()
+    scope: Scope = WHOLE
     created_at: str = ""
     applied_to_task_ids: tuple[str, ...] = ()
 

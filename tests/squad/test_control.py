@@ -17,7 +17,7 @@ from actors.squad import events as names
 from actors.squad.engine import SquadEngine
 from actors.squad.errors import NotPausable, NotRunning, NotSteerable, TaskNotRetriable, TaskNotSkippable
 from actors.squad.messages import STEER_LIMIT
-from actors.squad.values import Execution, Scope
+from actors.squad.values import WHOLE, Execution, Scope
 from actors.testing.model import Answer, fail, hang, say, until
 from tests.squad.kit import MemoryStore, Team, always, drain, open_engine, squad, wait_phase
 from tests.squad.test_execution import by_title, statuses, store
@@ -493,4 +493,4 @@ async def test_controls_reach_a_busy_execution_at_once_through_a_flood(tmp_path:
 def test_every_refusal_has_a_code_of_its_own() -> None:
     codes = [code for _, code in CONTROLS.values()]
     assert all(code.startswith("SQUAD_EXECUTION_") for code in codes)
-    assert msgspec.json.encode(Scope()) == b"{}"
+    assert msgspec.json.encode(WHOLE) == b'{"type":"execution"}'

@@ -270,3 +270,31 @@ async def test_what_another_living_process_runs_is_shown_and_left_alone(tmp_path
         held.release("first")
         done = await wait_phase(first, SQUAD, run.id, "completed")
         assert await second.execution(SQUAD, run.id) == done
+
+
+async def test_a_stop_that_a_crash_cut_short_reaches_board_and_history_later(
+    tmp_path: Path,
+    log,
+) -> None:
+    stored, held = store(tmp_path), Held("first")
+    team = Team(*CHAIN, work=held)
+
+    async def act(engine) -> str:
+        return (await running(engine, "first")).id
+
+    execution_id = await dies(stored, team, tmp_path, log, act)
+    stream = codec.stream_of(execution_id)
+    head = await log.head(stream)
+    ids = [row.id for row in await stored.board(SQUAD)]
+    events: list[m.ExecutionEvent] = [
+        m.TaskStopped(task_id=ids[0], reason="fire"),
+        m.ExecutionCancelled(reason="fire", emergency=True, task_ids=tuple(ids[1:])),
+    ]
+    records = tuple(codec.encode(event, head.seq + n, 5.0) for n, event in enumerate(events, 1))
+    await log.append(Append(stream=stream, expected=head.seq, records=records))
+    assert {row.status for row in await stored.board(SQUAD)} == {"in_progress", "pending"}
+    async with open_engine(stored, team.model, tmp_path, log=log, owners=Dead()) as engine:
+        assert {row.status for row in await stored.board(SQUAD)} == {"cancelled"}
+        assert (await engine.record(SQUAD, execution_id)).final_result == "fire"
+        page = await engine.events(SQUAD, execution_id)
+        assert page.events[-1].event == names.EMERGENCY_STOPPED
