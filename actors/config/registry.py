@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import msgspec
@@ -28,6 +27,7 @@ DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 ACCEPTED = ", ".join((MANIFEST, DOCKER_MANIFEST, INDEX, DOCKER_INDEX))
 MAX_MANIFEST = 4 * 1024 * 1024
+OK, UNAUTHORIZED = 200, 401
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 _GZIP = b"\x1f\x8b"
 
@@ -82,6 +82,13 @@ class Manifest(Struct):
     manifests: list[Descriptor] = field(default_factory=list[Descriptor])
 
 
+class Token(Struct):
+    """A token server's answer, which calls it either name."""
+
+    token: str = ""
+    access_token: str = ""
+
+
 async def pull(client: httpx2.AsyncClient, reference: Reference) -> bytes:
     """Return the agent file in an artifact: its layer of YAML, or its only layer. Digests are verified.
 
@@ -129,14 +136,14 @@ class _Session:
             async with self._client.stream(
                 "GET", url, headers={**headers, **self._authorization}
             ) as response:
-                if response.status_code == httpx2.codes.UNAUTHORIZED and attempt == 1:
+                if response.status_code == UNAUTHORIZED and attempt == 1:
                     challenge = response.headers.get("www-authenticate", "")
-                elif response.status_code == httpx2.codes.OK:
+                elif response.status_code == OK:
                     return await read_limited(response, limit, str(self._reference))
                 else:
                     raise self._refused(response.status_code)
             self._authorization = await self._answer(challenge)
-        raise self._refused(httpx2.codes.UNAUTHORIZED)
+        raise self._refused(UNAUTHORIZED)
 
     async def _answer(self, challenge: str) -> dict[str, str]:
         scheme, _, rest = challenge.partition(" ")
@@ -146,16 +153,16 @@ class _Session:
         parameters = dict(_PARAMETER.findall(rest))
         realm = parameters.pop("realm", "")
         if scheme.lower() != "bearer" or not realm.startswith(("https://", "http://")):
-            raise self._refused(httpx2.codes.UNAUTHORIZED)
+            raise self._refused(UNAUTHORIZED)
         parameters.setdefault("scope", f"repository:{self._reference.name}:pull")
         answer = await self._client.get(realm, params=parameters, headers=login)
-        if answer.status_code != httpx2.codes.OK:
+        if answer.status_code != OK:
             raise self._refused(answer.status_code)
         try:
-            body: dict[str, Any] = msgspec.json.decode(answer.content, type=dict)
+            token = msgspec.json.decode(answer.content, type=Token)
         except msgspec.DecodeError:
-            raise self._refused(httpx2.codes.UNAUTHORIZED) from None
-        return {"Authorization": f"Bearer {body.get('token') or body.get('access_token') or ''}"}
+            raise self._refused(UNAUTHORIZED) from None
+        return {"Authorization": f"Bearer {token.token or token.access_token}"}
 
     def _refused(self, status: int) -> SourceUnavailable:
         return SourceUnavailable(f"its registry answered {status}", str(self._reference))

@@ -17,7 +17,7 @@ import trio
 
 from actors.config import yaml
 from actors.config.errors import ConfigError, SourceUnavailable
-from actors.config.registry import Reference, pull, read_limited
+from actors.config.registry import OK, Reference, pull, read_limited
 from actors.config.sources import BUILTINS, oci_agent_id, url_agent_id
 from actors.config.stamp import Stamp
 
@@ -138,6 +138,6 @@ async def get_url(client: httpx2.AsyncClient, url: str) -> bytes:
         ConfigError: it is too large.
     """
     async with client.stream("GET", url) as response:
-        if response.status_code != httpx2.codes.OK:
+        if response.status_code != OK:
             raise SourceUnavailable(f"its server answered {response.status_code}", shown_url(url))
         return await read_limited(response, yaml.MAX_BYTES, shown_url(url))
