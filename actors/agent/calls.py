@@ -66,7 +66,7 @@ class Batch:
         self._calls = calls
         self._tools = tools
         self._cut_off = cut_off
-        self._known = {} if resumed is None else resumed.known
+        self._known: Mapping[str, ev.ToolReturned] = {} if resumed is None else resumed.known
         self._announced = frozenset[str]() if resumed is None else resumed.announced
         self._decided = [trio.Event() for _ in calls]
         self._returned: list[ev.ToolReturned | None] = [None] * len(calls)
