@@ -196,7 +196,6 @@ class Boards:
         for squad_id in list(self._open)[: max(len(self._open) - KEPT, 0)]:
             if squad_id not in self._stale and not self._open[squad_id].users:
                 del self._open[squad_id]
-                self._opening.pop(squad_id, None)
 
     async def _change(self, squad: Squad, decide: Callable[[Board], Change]) -> Change:
         async with self._using(squad) as opened:
@@ -257,7 +256,6 @@ class Boards:
     def close(self, squad_id: str) -> None:
         """Forget a squad's board, whose squad or workspace is gone."""
         self._open.pop(squad_id, None)
-        self._opening.pop(squad_id, None)
         self._stale.pop(squad_id, None)
 
     async def _tell(self, task: Task, name: str, **fields: JSON) -> None:

@@ -124,13 +124,8 @@ class SquadRecords:
             return
         squads, damaged, index = await _on_disk(partial(_read_all, self._directory))
         self._squads, self._damaged, self._loaded = squads, damaged, True
-        if index != self._index():
+        if index != _index(list(squads.values())):
             await self._write_index()
-
-    def _index(self) -> JSON:
-        rows = [summary(squad) for squad in self._squads.values()]
-        rows.sort(key=lambda row: (row.created_at, row.id))
-        return msgspec.to_builtins(rows)
 
     async def _write_index(self) -> None:
         """Bring the index up to date; changes that come meanwhile are written together."""
@@ -139,10 +134,9 @@ class SquadRecords:
             if not self._stale:
                 return
             self._stale = False
-            write = partial(disk.write_json, self._directory, [INDEX], self._index(), durable=False)
+            squads = list(self._squads.values())
             try:
-                if self._directory.exists():
-                    await trio.to_thread.run_sync(write)
+                await trio.to_thread.run_sync(_write_index, self._directory, squads)
             except OSError as error:  # a cache: the records themselves are written
                 logger.warning("index of squads not written", extra={"error": str(error)})
 
@@ -189,6 +183,17 @@ def _read_all(directory: Path) -> tuple[dict[str, Squad], set[str], JSON]:
     except (OSError, ValueError):
         index = None
     return squads, damaged, index
+
+
+def _index(squads: Sequence[Squad]) -> JSON:
+    rows = [summary(squad) for squad in squads]
+    rows.sort(key=lambda row: (row.created_at, row.id))
+    return msgspec.to_builtins(rows)
+
+
+def _write_index(directory: Path, squads: Sequence[Squad]) -> None:
+    if directory.exists():
+        disk.write_json(directory, [INDEX], _index(squads), durable=False)
 
 
 def _budget(squad_id: str, data: bytes | None) -> BudgetConfig:
