@@ -112,7 +112,7 @@ async def test_a_session_goes_on_where_it_was(
         message["content"] for message in server.requests[-1].body["messages"] if message["role"] == "user"
     ]
     assert last == ["first words", "second words"]
-    with pytest.RaisesGroup(NotFound, flatten_subgroups=True):
+    with pytest.raises(NotFound):
         await talk(options(tmp_path, session="-2"), agent_file, "third")
 
 
