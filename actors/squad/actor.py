@@ -3,6 +3,9 @@
 Commands are decided on the state, recorded, and answered after the commit. Planning, every task's attempt and putting
 the results together are Work beside the mailbox: the actor goes on answering, and nothing an operator does waits for a
 model. What is due next is asked of :mod:`actors.squad.schedule` after every change.
+
+Longer than most files, because all of it is one actor's handling of its messages: what could be decided, counted or
+written elsewhere is.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import trio
 from actors.agent.host import RunFacts
 from actors.errors import Conflict, NotFound
 from actors.ids import new_id
-from actors.journal.log import SequenceConflict
+from actors.journal.log import Record, SequenceConflict
 from actors.kernel import (
     Actor,
     ActorStopped,
@@ -43,16 +46,17 @@ from actors.squad.history import history_record
 from actors.squad.mirror import Mirror
 from actors.squad.plan import make_plan
 from actors.squad.planner import Desk, Planned, make_tasks, put_together
-from actors.squad.purse import Account, Purse, total_spent
+from actors.squad.purse import Account, Purse
 from actors.squad.recorder import Recorder, Step, StorageFailed
 from actors.squad.services import ExecutionServices
-from actors.squad.state import ExecutionState
-from actors.squad.values import BudgetConfig, BudgetUsage, Squad, TokenUsage, timestamp
+from actors.squad.state import ExecutionState, usage_of
+from actors.squad.values import BudgetConfig, Squad, TokenUsage, timestamp
 from actors.squad.worker import Answer
 
 T = TypeVar("T")
 A = TypeVar("A")
 PAGE = 1024
+KEPT = codec.kind_of(m.RecordKept())
 EMERGENCY = "emergency stop"
 
 
@@ -162,7 +166,7 @@ class ExecutionActor(Actor[Command]):
             case m.GetExecution():
                 return state.view()
             case m.GetUsage():
-                return self._usage()
+                return usage_of(state, self._purse.limits)
             case m.Recover():
                 return bool(await self._recover(ctx, booted=True))
             case m.BeginPlanning():
@@ -233,11 +237,13 @@ class ExecutionActor(Actor[Command]):
         """Fold the stream, and take over an execution that nobody runs any more."""
         services = self._services
         state = ExecutionState(self._id)
+        records = await self._read(0)
+        complete = any(record.kind == KEPT for record in records)
         known: list[SquadEvent] = []
-        while records := await services.log.read(codec.stream_of(self._id), state.seq, PAGE):
-            for record in records:
-                event = codec.decode(record)
-                state.evolve(record.seq, record.at, event)
+        for record in records:
+            event = codec.decode(record)
+            state.evolve(record.seq, record.at, event)
+            if not complete:
                 known += [each.event for each in announce(state, event, record.at)]
         if state.seq == 0:
             raise NotFound(f"execution {self._id} not found")
@@ -263,6 +269,13 @@ class ExecutionActor(Actor[Command]):
         elif state.iteration:
             await self._recover(ctx, booted=False)
 
+    async def _read(self, after: int) -> list[Record]:
+        found: list[Record] = []
+        while page := await self._services.log.read(codec.stream_of(self._id), after, PAGE):
+            found += page
+            after = page[-1].seq
+        return found
+
     def _foreign(self) -> bool:
         """Whether another living process runs it."""
         owner, owners = self._state.owner, self._services.owners
@@ -274,9 +287,8 @@ class ExecutionActor(Actor[Command]):
         if not self._foreign():
             return
         state = self._state
-        while records := await self._services.log.read(codec.stream_of(self._id), state.seq, PAGE):
-            for record in records:
-                state.evolve(record.seq, record.at, codec.decode(record))
+        for record in await self._read(state.seq):
+            state.evolve(record.seq, record.at, codec.decode(record))
         if self._foreign() and not isinstance(message, m.GetExecution | m.GetUsage | m.Recover):
             raise Conflict(f"execution {self._id} runs in another process, {state.owner}")
 
@@ -398,8 +410,8 @@ class ExecutionActor(Actor[Command]):
                         decide.started(message.squad, message.budget, services.owners.me),
                     ]
                 await self._do(ctx, lambda: events)
-            case Failed(error, incident):
-                text = f"planning failed: {error} ({incident})"
+            case Failed(_, incident):
+                text = f"planning failed: internal error ({incident})"
                 await self._do(ctx, lambda: decide.end_failed(state, text))
             case Stopped():
                 await self._cut_off(ctx)
@@ -450,8 +462,8 @@ class ExecutionActor(Actor[Command]):
             case Finished(answer):
                 failed = m.TaskFailed(task_id=task_id, error=answer.error or answer.reason)
                 await self._do(ctx, lambda: (failed,))
-            case Failed(error, incident):
-                crashed = m.TaskFailed(task_id=task_id, error=f"internal error: {error} ({incident})")
+            case Failed(_, incident):
+                crashed = m.TaskFailed(task_id=task_id, error=f"internal error ({incident})")
                 await self._do(ctx, lambda: (crashed,))
             case Stopped():
                 await self._cut_off(ctx)
@@ -471,8 +483,8 @@ class ExecutionActor(Actor[Command]):
         match message.outcome:
             case Finished(result):
                 await self._do(ctx, lambda: decide.finish(state, result))
-            case Failed(error, incident):
-                text = f"the results could not be put together: {error} ({incident})"
+            case Failed(_, incident):
+                text = f"the results could not be put together: internal error ({incident})"
                 await self._do(ctx, lambda: decide.end_failed(state, text))
             case Stopped():
                 await self._cut_off(ctx)
@@ -555,23 +567,6 @@ class ExecutionActor(Actor[Command]):
     def _active(self) -> float:
         """Return the seconds that count for the time limit so far: those not spent paused."""
         return self._state.active + (trio.current_time() - self._since if self._timer is not None else 0.0)
-
-    def _usage(self) -> BudgetUsage:
-        state = self._state
-        limits = self._purse.limits
-        total = state.usage.total
-        return BudgetUsage(
-            total_tokens=total,
-            per_agent_tokens={agent: usage.total for agent, usage in state.agent_usage.items()},
-            tasks_created=len(state.tasks),
-            plan_iterations=state.iteration,
-            active_agents=len({task.assigned_to for task in state.running()}),
-            started_at=timestamp(state.started_at or state.created_at),
-            exceeded=bool(total_spent(limits, total, state.cost)),
-            warning_emitted=total * 100 >= limits.max_total_tokens * limits.warning_threshold_percent,
-            total_cost_usd=state.cost,
-            budget=limits,
-        )
 
     def _tell(self, ctx: Context[Command], message: MoneySpent | KeepRecord) -> None:
         with suppress(MailboxFull, ActorStopped):

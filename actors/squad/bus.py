@@ -22,6 +22,8 @@ ALL_FRAMES = 4096
 """Recent events of all squads together that are kept for readers."""
 SQUAD_FRAMES = 1000
 """Recent events of one squad that are kept; also its activity log in memory."""
+TOTAL_FRAMES = 200_000
+"""Events kept in the rings of all squads together; beyond it, the squads that were quiet longest lose theirs."""
 BATCH = 256
 
 
@@ -47,16 +49,23 @@ class _Ring:
         self.floor = 0  # number of the last frame that left
         self._parked: dict[trio.lowlevel.Task, None] = {}
 
-    def add(self, frame: Frame) -> None:
+    def add(self, frame: Frame) -> int:
+        """Add a frame, wake the readers, and return by how many the ring has grown."""
+        before = len(self.frames)
         self.frames.append(frame)
-        if len(self.frames) >= self.capacity * 2:
-            count = len(self.frames) - self.capacity
-            self.floor = self.frames[count - 1].seq
-            self.base += count
-            del self.frames[:count]
+        if before >= self.capacity + BATCH:
+            self.evict(before + 1 - self.capacity)
         parked, self._parked = self._parked, {}
         for task in parked:
             trio.lowlevel.reschedule(task)
+        return len(self.frames) - before
+
+    def evict(self, count: int) -> None:
+        """Drop the oldest frames."""
+        if count:
+            self.floor = self.frames[count - 1].seq
+            self.base += count
+            del self.frames[:count]
 
     async def park(self) -> None:
         task = trio.lowlevel.current_task()
@@ -77,14 +86,27 @@ class Bus:
         self.last = 0
         self._all = _Ring(ALL_FRAMES)
         self._squads: dict[str, _Ring] = {}
+        """The squad that published last comes last."""
+        self._kept = 0
 
     def publish(self, event: SquadEvent) -> Frame:
         """Show an event to its followers. Checkpoint: never."""
         self.last += 1
         frame = Frame(self.last, event.at, event)
         self._all.add(frame)
-        self._ring(event.squad_id).add(frame)
+        ring = self._squads.pop(event.squad_id, None) or _Ring(SQUAD_FRAMES)
+        self._squads[event.squad_id] = ring
+        self._kept += ring.add(frame)
+        if self._kept > TOTAL_FRAMES:
+            self._make_room()
         return frame
+
+    def _make_room(self) -> None:
+        for ring in self._squads.values():
+            self._kept -= len(ring.frames)
+            ring.evict(len(ring.frames))
+            if self._kept <= TOTAL_FRAMES:
+                return
 
     def recent(self, squad_id: str) -> Sequence[Frame]:
         """Return the squad's recent events, oldest first."""
@@ -93,7 +115,9 @@ class Bus:
 
     def forget(self, squad_id: str) -> None:
         """Drop what is kept of a deleted squad; its followers stay where they are."""
-        self._squads.pop(squad_id, None)
+        ring = self._squads.pop(squad_id, None)
+        if ring is not None:
+            self._kept -= len(ring.frames)
 
     def cursor(self, frame: Frame) -> str:
         """Return the cursor of a reader who has seen ``frame`` and all before it."""

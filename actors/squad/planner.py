@@ -155,6 +155,46 @@ class PlanningTools(Builtin):
         return f"t{made.index(call_id) + 1 if call_id in made else len(made) + len(self._drafts) + 1}"
 
 
+class ResultTools(Builtin):
+    """The planner's tools while it puts the results together: prompts quote long results only in part.
+
+    Args:
+        state: The execution; read only.
+    """
+
+    name = "results"
+
+    def __init__(self, state: ExecutionState) -> None:
+        super().__init__()
+        self._state = state
+        self.offer(self.check_task_status, inline=True)
+        self.offer(self.read_task_result, inline=True)
+
+    def check_task_status(self) -> str:
+        """List all tasks with their ids, who did them and how they ended."""
+        state = self._state
+        return "\n".join(
+            f"{task.id}: {task.title} ({prompts.agent_name(state, task.assigned_to)}): {task.status}"
+            + (f", {task.error}" if task.error else "")
+            for task in state.tasks.values()
+        )
+
+    def read_task_result(self, task_id: str, offset: int = 0) -> str:
+        """Read a task's result from a character on.
+
+        Args:
+            task_id: The task's id.
+            offset: Where to begin.
+        """
+        task = self._state.tasks.get(task_id)
+        if task is None:
+            raise ToolError(f"there is no task {task_id!r}")
+        text = task.result or ""
+        part = text[max(offset, 0) : max(offset, 0) + prompts.RESULT_LIMIT]
+        more = len(text) - max(offset, 0) - len(part)
+        return part + (f"\n({more} more characters)" if more > 0 else "") or "(no result)"
+
+
 async def make_tasks(
     desk: Desk, state: ExecutionState, squad: Squad, budget: BudgetConfig, new_id: Callable[[], str]
 ) -> Planned:
@@ -212,6 +252,7 @@ async def put_together(desk: Desk, state: ExecutionState, squad: Squad) -> str:
             purse=desk.purse,
             account=account,
             count=desk.count,
+            toolsets=[ToolsetSpec("results", lambda: ResultTools(state))],
         ),
         host,
         desk.gate,

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import trio
 
 from actors.errors import Rejected
+from actors.squad.state import total_spent
 from actors.squad.values import BudgetConfig
 
 
@@ -147,12 +148,3 @@ class Purse:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
-
-
-def total_spent(limits: BudgetConfig, tokens: int, cost: float) -> str:
-    """Return why an execution may spend no more; empty while it may."""
-    if tokens >= limits.max_total_tokens:
-        return f"budget exceeded: {tokens} of {limits.max_total_tokens} tokens are used"
-    if limits.max_total_cost_usd is not None and cost >= limits.max_total_cost_usd and cost > 0:
-        return f"budget exceeded: {cost:.4f} of {limits.max_total_cost_usd:.4f} USD are used"
-    return ""

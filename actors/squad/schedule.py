@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from actors.squad import messages as m
-from actors.squad.purse import total_spent
-from actors.squad.state import ExecutionState
+from actors.squad.state import ExecutionState, total_spent
 from actors.squad.values import Directive, PlanTask
 
 

@@ -1,4 +1,7 @@
-"""An execution as the fold of its stream: its plan, tasks, waves, directives and use. Pure; decides nothing."""
+"""An execution as the fold of its stream: its plan, tasks, waves, directives and use. Pure; decides nothing.
+
+Longer than most files: it is one fold over one list of events, and the views of what it folds.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from actors.squad.values import (
     TERMINAL,
     Agent,
     BudgetConfig,
+    BudgetUsage,
     Directive,
     Execution,
     ExecutionStatus,
@@ -422,3 +426,29 @@ def _skip_text(event: m.TaskSkipped) -> str:
     if event.reason == "operator":
         return "skipped by the operator"
     return f"skipped: task {event.cause} did not succeed"
+
+
+def usage_of(state: ExecutionState, limits: BudgetConfig) -> BudgetUsage:
+    """Return what an execution has used, with the limits that hold for it now."""
+    total = state.usage.total
+    return BudgetUsage(
+        total_tokens=total,
+        per_agent_tokens={agent: usage.total for agent, usage in state.agent_usage.items()},
+        tasks_created=len(state.tasks),
+        plan_iterations=state.iteration,
+        active_agents=len({task.assigned_to for task in state.running()}),
+        started_at=timestamp(state.started_at or state.created_at),
+        exceeded=bool(total_spent(limits, total, state.cost)),
+        warning_emitted=total * 100 >= limits.max_total_tokens * limits.warning_threshold_percent,
+        total_cost_usd=state.cost,
+        budget=limits,
+    )
+
+
+def total_spent(limits: BudgetConfig, tokens: int, cost: float) -> str:
+    """Return why an execution may spend no more; empty while it may."""
+    if tokens >= limits.max_total_tokens:
+        return f"budget exceeded: {tokens} of {limits.max_total_tokens} tokens are used"
+    if limits.max_total_cost_usd is not None and cost >= limits.max_total_cost_usd and cost > 0:
+        return f"budget exceeded: {cost:.4f} of {limits.max_total_cost_usd:.4f} USD are used"
+    return ""

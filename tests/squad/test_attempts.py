@@ -10,7 +10,7 @@ import trio
 
 from actors.models.provider import ModelRequest
 from actors.squad import events as names
-from actors.testing.model import Answer, call, calls, hang, say
+from actors.testing.model import Answer, call, calls, fail, hang, say
 from tests.squad.kit import MemoryStore, Team, always, drain, open_engine, squad, wait_phase
 from tests.squad.test_execution import CHAIN, by_title, statuses, store
 
@@ -187,3 +187,43 @@ async def test_a_board_that_cannot_be_written_does_not_stop_the_run(tmp_path: Pa
         submitted = await engine.submit("squad-1", "go", auto_approve=True)
         done = await wait_phase(engine, "squad-1", submitted.id, "completed")
     assert done.task_counts.completed == 2
+
+
+async def test_a_task_whose_worker_crashes_fails_alone_and_the_ledger_says_so(tmp_path: Path) -> None:
+    def work(_: ModelRequest, title: str) -> Answer:
+        return fail(RuntimeError("a bug")) if title == "t2" else say("ok")
+
+    team = Team(*((f"t{n}", "ann" if n % 2 else "bob", list[str]()) for n in range(5)), work=work)
+    async with open_engine(store(tmp_path), team.model, tmp_path) as engine:
+        submitted = await engine.submit("squad-1", "go", auto_approve=True)
+        done = await wait_phase(engine, "squad-1", submitted.id, "completed")
+        page = await engine.events("squad-1", submitted.id)
+    assert sorted(statuses(done).values()) == ["done"] * 4 + ["failed"]
+    assert done.plan is not None
+    error = done.plan.tasks[2].error or ""
+    assert error.startswith("internal error (inc_")
+    assert "a bug" not in error
+    failures = [
+        line for line in page.events if line.event == "squad:task-completed" and not line.payload["success"]
+    ]
+    assert [line.task_id for line in failures] == [done.plan.tasks[2].id]
+
+
+async def test_who_puts_the_results_together_can_read_the_long_ones_whole(tmp_path: Path) -> None:
+    long = "x" * 30_000 + "the end"
+
+    def aggregate(request: ModelRequest) -> Answer:
+        last = request.messages[-1]
+        if last.role != "tool":
+            assert "cut off; 30007 characters" in last.content
+            return call("check_task_status")
+        if "only (ann): done" in last.content:
+            task_id = last.content.partition(":")[0]
+            return call("read_task_result", {"task_id": task_id, "offset": 24_000})
+        return say(last.content[-7:])
+
+    team = Team(("only", "ann", []), work=always(say(long)), aggregate=aggregate)
+    async with open_engine(store(tmp_path), team.model, tmp_path) as engine:
+        submitted = await engine.submit("squad-1", "go", auto_approve=True)
+        done = await wait_phase(engine, "squad-1", submitted.id, "completed")
+    assert done.result == "the end"

@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from actors.models.provider import ModelRequest, Usage
-from actors.squad.purse import Account, BudgetSpent, Purse, total_spent
+from actors.squad.purse import Account, BudgetSpent, Purse
+from actors.squad.state import total_spent
 from actors.squad.values import BudgetConfig
 from actors.testing.model import Answer, call, say
 from tests.squad.kit import Team, always, open_engine, wait_phase

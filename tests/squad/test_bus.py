@@ -155,3 +155,18 @@ def test_every_event_is_seen_once_or_counted_as_lost(steps: list[int | None], re
                 seen += numbers(got)
     assert len(seen) + lost == published
     assert seen == sorted(set(seen))
+
+
+def test_all_squads_together_keep_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.squad.bus.TOTAL_FRAMES", 100)
+    bus = Bus()
+    with bus.follow("squad-0") as follower:
+        for number in range(200):
+            publish(bus, f"squad-{number // 10}", number)
+        assert sum(len(bus.recent(f"squad-{n}")) for n in range(20)) <= 100
+        assert len(bus.recent("squad-19")) == 10
+        lagged = follower.next_nowait()
+        assert isinstance(lagged, Lagged)
+        assert lagged.dropped == 10
+        publish(bus, "squad-0", 999)
+        assert read_all(follower) == [999]
