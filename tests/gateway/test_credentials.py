@@ -95,7 +95,7 @@ def failed(answer: Answer, status: int, code: str) -> bool:
 )
 async def test_without_a_good_credential_the_answer_is_401(door: Settings, headers: dict[str, str]) -> None:
     async with open_server(door) as server:
-        answer = await server.request("GET", "/api/v1/squads", **headers)
+        answer = await server.request("GET", "/api/v1/squads", b"", **headers)
         assert failed(answer, 401, "UNAUTHORIZED")
         assert answer.headers["www-authenticate"] == "Bearer"
 
@@ -109,7 +109,7 @@ async def test_a_key_works_as_header_as_bearer_token_and_as_cookie(door: Setting
             {"Authorization": f"Bearer {key}"},
             {"Cookie": f"theme=dark; {cookie}"},
         ):
-            assert (await server.request("GET", "/api/v1/squads", **headers)).status == 200
+            assert (await server.request("GET", "/api/v1/squads", b"", **headers)).status == 200
 
 
 async def test_the_login_cookie_cannot_be_read_by_scripts_and_stays_on_its_site(door: Settings) -> None:
@@ -160,7 +160,7 @@ async def test_revoking_a_key_ends_it_and_the_logins_made_with_it(door: Settings
         path = f"/api/v1/auth/keys/{listed['id']}"
         assert (await server.request("DELETE", path, X_API_Key=MASTER)).json == {"success": True}
         for headers in ({"X_API_Key": key}, {"Cookie": cookie}):
-            assert failed(await server.request("GET", "/api/v1/squads", **headers), 401, "UNAUTHORIZED")
+            assert failed(await server.request("GET", "/api/v1/squads", b"", **headers), 401, "UNAUTHORIZED")
         assert failed(await server.request("DELETE", path, X_API_Key=MASTER), 404, "NOT_FOUND")
 
 
@@ -190,7 +190,7 @@ async def test_another_page_cannot_change_state_with_the_cookie(
 ) -> None:
     async with open_server(door) as server:
         cookie = await login(server, MASTER)
-        answer = await server.request("POST", "/api/v1/squads", Cookie=cookie, **headers)
+        answer = await server.request("POST", "/api/v1/squads", b"", Cookie=cookie, **headers)
         assert answer.status == status
 
 
@@ -211,8 +211,8 @@ async def test_a_socket_is_refused_before_it_exists(door: Settings) -> None:
     async with open_server(door) as server:
         writes = await issue(server, "agent_write")
         path = "/api/v1/squads/ws"
-        assert failed(await server.request("GET", path, **upgrade), 401, "UNAUTHORIZED")
-        assert failed(await server.request("GET", path, X_API_Key=writes, **upgrade), 403, "FORBIDDEN")
+        assert failed(await server.request("GET", path, b"", **upgrade), 401, "UNAUTHORIZED")
+        assert failed(await server.request("GET", path, b"", X_API_Key=writes, **upgrade), 403, "FORBIDDEN")
         async with server.websocket(path, X_API_Key=MASTER) as websocket:
             assert await websocket.get_message() == "hello"
 
