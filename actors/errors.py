@@ -77,6 +77,12 @@ class Overloaded(Rejected):
         self.retry_after = retry_after
 
 
+class NotStored(Rejected):
+    """The disk did not take the command's events: nothing was stored and nothing has happened."""
+
+    code = "journal_unavailable"
+
+
 class Unavailable(ActorsError):
     """The world outside failed: disk, network, provider, another node."""
 

@@ -28,6 +28,7 @@ STATUS: dict[type[ActorsError], int] = {
     errors.Gone: 410,
     errors.Unsupported: 422,
     errors.Overloaded: 429,
+    errors.NotStored: 503,
     errors.Unavailable: 503,
     SourceUnavailable: 502,
     ActorCrashed: 500,

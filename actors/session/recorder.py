@@ -19,7 +19,7 @@ from typing import Protocol
 
 import trio
 
-from actors.errors import Gone, Rejected
+from actors.errors import Gone, NotStored
 from actors.journal.log import Append, EventLog, Head, JournalUnavailable, SequenceConflict
 from actors.journal.ring import Frame
 from actors.journal.tail import Tail, Tails
@@ -37,10 +37,8 @@ APPEND_DEADLINE = 60.0
 """Seconds a write may take before it counts as a failed disk."""
 
 
-class StorageFailed(Rejected):
+class StorageFailed(NotStored):
     """The disk refused the command's events; nothing was stored and nothing happened."""
-
-    code = "journal_unavailable"
 
 
 class Fold(Protocol):

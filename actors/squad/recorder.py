@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from actors.errors import Gone, Rejected
+from actors.errors import Gone, NotStored
 from actors.journal.log import Append, EventLog, JournalUnavailable, SequenceConflict
 from actors.squad import codec
 from actors.squad import messages as m
@@ -22,10 +22,8 @@ APPEND_DEADLINE = 60.0
 Step = Callable[[], Sequence[m.ExecutionEvent]]
 
 
-class StorageFailed(Rejected):
+class StorageFailed(NotStored):
     """The journal did not take the events; the execution must be read again."""
-
-    code = "journal_unavailable"
 
 
 class Recorder:

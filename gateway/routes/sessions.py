@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import trio
@@ -154,8 +154,17 @@ def wait_of(request: Request, name: str, default: float) -> float:
         raise Invalid(f"invalid {name}: {error}") from None
 
 
-async def _list(_: Request, runtime: Runtime) -> JSON:
-    return [render.list_entry(row) for row in await runtime.list_sessions()]
+class Page(Struct):
+    """The part of the session list that is asked for; without a limit, all of it as the original gives it."""
+
+    limit: Annotated[int, msgspec.Meta(ge=0, le=10_000)] | None = None
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+async def _list(request: Request, runtime: Runtime) -> JSON:
+    page: Page = request.params
+    rows = await runtime.list_sessions(-1 if page.limit is None else page.limit, page.offset)
+    return [render.list_entry(row) for row in rows]
 
 
 async def _create(request: Request, runtime: Runtime) -> Reply:
@@ -365,7 +374,15 @@ def _batch(request: Request) -> tuple[str, ...]:
 BASE = "/api/sessions"
 ONE = BASE + "/{id}"
 ROUTES: tuple[Route, ...] = (
-    query(BASE, Scope.READ, _list, summary="List sessions", tag=TAG, error_prefix="failed to get sessions: "),
+    query(
+        BASE,
+        Scope.READ,
+        _list,
+        summary="List sessions, the newest first",
+        params=Page,
+        tag=TAG,
+        error_prefix="failed to get sessions: ",
+    ),
     route("POST", BASE, Scope.WRITE, _create, summary="Create a session", body=CreateBody, tag=TAG),
     route(
         "POST",
