@@ -284,10 +284,9 @@ class SessionActor(Actor[Command]):
 
     async def _send(self, message: m.Send, ctx: Context[Command]) -> m.SendAccepted:
         """Start a run, or queue the message for the one going on."""
-        delivery = decide.delivery(self._state, message)
+        delivery = "idle" if self._suspended else decide.delivery(self._state, message)
         if delivery == "idle":
-            await self._start_run(decide.run_for(message, message.message), ctx, autopilot_of(message))
-            self._sent = message
+            await self._start_run(decide.run_for(message, message.message), ctx, message)
         else:
             await self._record(decide.queued(message))
         return m.SendAccepted(delivery)
@@ -300,15 +299,15 @@ class SessionActor(Actor[Command]):
             return
         first = waiting[0]
         given = msgspec.structs.replace(first.input, client_id=first.item_id)
-        await self._start_run(decide.run_for(sent, given), ctx, autopilot_of(sent))
+        await self._start_run(decide.run_for(sent, given), ctx, sent)
 
     async def _start_run(
-        self, message: m.StartRun, ctx: Context[Command], autopilot: Autopilot | None = None
+        self, message: m.StartRun, ctx: Context[Command], sent: m.Send | None = None
     ) -> m.RunAccepted:
         state, services = self._state, self._services
         if not self._suspended:
             decide.require_idle(state)
-        self._sent = None
+        self._sent = sent
         team, agent = await self._bind(message.source, message.agent)
         if message.model:
             services.check_model(message.model)
@@ -320,6 +319,8 @@ class SessionActor(Actor[Command]):
         active = ActiveRun(run_id)
         host = self._host(active, team.agents[agent], headers=message.headers)
         events = decide.opening(state, message, team, agent)
+        if sent is not None and not state.title:
+            events += decide.plain_title(message)  # no model call that no turn tells of
         await self._recorder.commit(
             *events,
             *opening_events(
@@ -333,14 +334,14 @@ class SessionActor(Actor[Command]):
             ),
         )
         services.bound.add(self._id)
-        if not state.title:
+        if not state.title and sent is None:
             active.title.begin(
                 team,
                 agent,
                 message.model,
                 [Message("user", each.content, each.parts) for each in messages],
             )
-        self._begin_work(ctx, active, host, team, agent, RunOptions(autopilot=autopilot))
+        self._begin_work(ctx, active, host, team, agent, RunOptions(autopilot=autopilot_of(sent)))
         return m.RunAccepted(run_id, after)
 
     def _begin_work(
@@ -590,6 +591,8 @@ class SessionActor(Actor[Command]):
         return accepted
 
 
-def autopilot_of(message: m.Send) -> Autopilot | None:
+def autopilot_of(message: m.Send | None) -> Autopilot | None:
     """Return the run's autopilot, if it has one."""
-    return Autopilot(max_continues=message.max_continues) if message.max_continues >= 0 else None
+    if message is None or message.max_continues < 0:
+        return None
+    return Autopilot(max_continues=message.max_continues)

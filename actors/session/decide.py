@@ -25,6 +25,7 @@ from actors.session.state import SessionState
 
 T = TypeVar("T")
 
+TITLE_LENGTH = 60
 BUSY = "session is already processing a request"
 
 _MODE_OF: Mapping[str, m.SafetyPolicy] = {
@@ -111,6 +112,14 @@ def queued(message: m.Send) -> m.SteerQueued | m.FollowUpQueued:
     given = message.message
     kind = m.SteerQueued if message.steer else m.FollowUpQueued
     return kind(content=given.content, parts=given.parts, item_id=given.client_id or new_id("sent"))
+
+
+def plain_title(message: m.StartRun) -> list[m.SessionEvent]:
+    """Return the title of a session that no model names: how its first message begins."""
+    line = " ".join(" ".join(each.content for each in message.messages).split())
+    if not line:
+        return []
+    return [m.TitleChanged(title=line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…", generated=True)]
 
 
 def run_for(message: m.Send, given: m.UserInput) -> m.StartRun:

@@ -275,6 +275,62 @@ def serve_chat(**options: Any) -> None:
     command(**options)
 
 
+@serve.command("copilot", short_help="Serve the official Copilot SDKs.")
+@click.argument("agents", required=False, metavar="[FILE|DIR|URL|REFERENCE]")
+@click.option(
+    "-a", "--agent", metavar="ID", help="Which agent source new sessions use.  [default: the only one]"
+)
+@click.option(
+    "-l", "--listen", metavar="HOST:PORT", help="Where to listen.  [default: a free port of --host]"
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen, with --port.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 for a free one.")
+@click.option("--stdio", is_flag=True, help="Serve one client at standard input and output.")
+@click.option(
+    "--connection-token",
+    envvar="COPILOT_CONNECTION_TOKEN",
+    metavar="TOKEN",
+    help="Token clients must send with their first request.",
+)
+@click.option("--no-auth", is_flag=True, help="Serve other machines without a token, deliberately.")
+@click.option(
+    "--default-model", envvar="GREENROOM_DEFAULT_MODEL", metavar="PROVIDER/MODEL", help="For `auto` agents."
+)
+@click.option(
+    "--working-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Where tools work."
+)
+@click.option("--headless", is_flag=True, expose_value=False, help="As SDKs ask for; there is no other way.")
+@click.option("--no-auto-update", is_flag=True, expose_value=False, help="As SDKs ask for; nothing updates.")
+@click.option("--no-auto-login", is_flag=True, expose_value=False, help="As SDKs ask for; nobody logs in.")
+@click.option(
+    "--log-level", metavar="LEVEL", help="As SDKs name it: none, error, warning, info, debug or all."
+)
+@click.option(
+    "--auth-token-env", metavar="NAME", expose_value=False, help="As SDKs ask for; not needed here."
+)
+@click.option(
+    "--session-idle-timeout",
+    metavar="SECONDS",
+    expose_value=False,
+    help="As SDKs ask for; idle sessions give their memory back by themselves.",
+)
+@cassette_options
+@database_option("session.db in the data directory")
+@data_options
+@logging_options
+def serve_copilot(log_level: str | None, **options: Any) -> None:
+    """Serve the agents of FILE, or of every agent file in DIR, to programs written with a Copilot SDK.
+
+    Without FILE a built-in assistant answers. Programs connect to the printed address, or start this command
+    themselves with --stdio.
+    """
+    levels = {"none": "CRITICAL", "error": "ERROR", "info": "INFO", "debug": "DEBUG", "all": "DEBUG"}
+    start_logging(levels.get(log_level or "", "WARNING"))
+    from gateway.cli.copilot import serve_copilot as command
+
+    command(**options)
+
+
 @greenroom.command(short_help="Talk to an agent.")
 @click.argument("words", nargs=-1, metavar="[FILE] [MESSAGE]...")
 @click.option(
@@ -284,6 +340,30 @@ def serve_chat(**options: Any) -> None:
 @click.option("--yolo", is_flag=True, help="Run every tool call without asking.")
 @click.option("--session", metavar="ID", help="Continue this session; -1 is the latest. A new id is created.")
 @click.option("--json", "as_json", is_flag=True, help="Print one event per line as JSON.")
+@click.option("--exec", is_flag=True, help="Answer one message and end, also on a terminal.")
+@click.option(
+    "--safety",
+    type=click.Choice(["strict", "balanced", "autonomous"]),
+    help="What is asked: everything, what is not read-only, or nothing.  [default: the agent's own]",
+)
+@click.option(
+    "--prompt-file",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Text to put before the message.",
+)
+@click.option(
+    "--attach",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Image to send with the message.",
+)
+@click.option("--dry-run", is_flag=True, help="Read the agents and end.")
+@click.option(
+    "--listen",
+    metavar="ADDRESS",
+    help="Let others drive this run over HTTP: host:port, unix://PATH or fd://N. No credentials are asked for.",
+)
 @cassette_options
 @click.option(
     "--working-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Where tools work."
