@@ -39,6 +39,7 @@ from actors.kernel import ActorStopped, Address, KillSwitch, Kind, MailboxFull, 
 from actors.models.catalog import Models
 from actors.session import codec, queries
 from actors.session.actor import SessionActor
+from actors.session.attached import Attached
 from actors.session.create import (
     checked_working_dir,
     create_session,
@@ -81,6 +82,7 @@ class Runtime:
         squads: The squads' engine: what they execute.
         squad_store: Their stored resources: records, workspaces, boards, memories, templates.
         bound: The sessions that ran in this process.
+        attached: Those with a person at them, by id.
         overlays: What connected programs lend to sessions, by session id; looked up at the start of each run.
         started_at: Seconds since the epoch.
     """
@@ -108,6 +110,7 @@ class Runtime:
         self._clock = clock
         self._owners = owners
         self.bound = Bound()
+        self.attached: dict[str, Attached] = {}
         self.overlays: dict[str, Overlay] = {}
         self._fork_lock = trio.Lock()
 
@@ -160,6 +163,17 @@ class Runtime:
     def session(self, session_id: str, agent: str = "", agent_name: str = "") -> Session:
         """Return a handle on a session; whether it exists shows at the first call."""
         return Session(session_id, self, agent, agent_name)
+
+    def attach(self, session_id: str, agent: str, agent_name: str = "") -> None:
+        """Treat a session as one with a person at it: follow-ups start turns even when nothing runs.
+
+        Args:
+            session_id: The session.
+            agent: The agent source of its runs.
+            agent_name: The source's agent to start with; empty for its default.
+        """
+        self.attached[session_id] = Attached(agent, agent_name)
+        self.bound.add(session_id)
 
     async def fork(self, session_id: str, user_message_index: int) -> SessionView:
         """Copy a session's history before one of its user messages into a new session (sessions contract 1.6).

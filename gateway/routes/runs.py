@@ -164,8 +164,14 @@ async def _steer(request: Request, runtime: Runtime) -> Reply:
 async def _follow_up(request: Request, runtime: Runtime) -> Reply:
     messages = _inputs(request)
     key = request.headers.get("idempotency-key", "")
+    found = session_id(request)
+    session = runtime.session(found)
+    attached = runtime.attached.get(found)
     try:
-        queued = await runtime.session(session_id(request)).follow_up(*messages, key=key)
+        if attached is not None:
+            queued = await attached.follow_up(session.ref, messages, key)
+        else:
+            queued = await session.follow_up(*messages, key=key)
     except NotFound:
         raise Conflict("failed to enqueue follow-up: session not found or not running") from None
     if queued.duplicate:
