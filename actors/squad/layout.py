@@ -6,7 +6,6 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -276,19 +275,3 @@ class _Padded(io.RawIOBase):
         data += bytes(wanted - len(data))
         self._left -= wanted
         return data
-
-
-def contained(path: str, others: Iterable[tuple[str, str]]) -> str | None:
-    """Return the first of ``others`` (ids and paths) that is, holds or lies in ``path``, links resolved."""
-    real = Path(os.path.realpath(path))
-    for other_id, text in others:
-        other = Path(os.path.realpath(text))
-        if real.is_relative_to(other) or other.is_relative_to(real) or _same(real, other):
-            return other_id
-    return None
-
-
-def _same(one: Path, other: Path) -> bool:
-    with suppress(OSError):
-        return one.samefile(other)
-    return False

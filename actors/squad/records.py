@@ -6,10 +6,10 @@ Every write is whole. The records are read once, when they are first needed, and
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from actors.squad import disk
+from actors.squad.claims import Claims, real
 from actors.squad.errors import SquadNotFound
 from actors.squad.requests import SquadSummary
 from actors.squad.values import BudgetConfig, Squad, SquadStatus
@@ -26,6 +27,8 @@ JSON = Any
 T = TypeVar("T")
 INDEX = "index.json"
 BUDGETS = "budgets"
+BEHIND = 0.25
+"""Seconds the index may be behind."""
 logger = logging.getLogger("greenroom.squad")
 
 
@@ -43,9 +46,9 @@ class SquadRecords:
         self._budgets: dict[str, BudgetConfig] = {}
         self._locks: dict[str, trio.Lock] = {}
         self._loading = trio.Lock()
-        self._indexing = trio.Lock()
+        self._claims = Claims()
         self._loaded = False
-        self._stale = False
+        self._stale = trio.Event()
 
     async def all(self) -> Sequence[Squad]:
         """Return every squad that can be read, oldest first."""
@@ -81,9 +84,10 @@ class SquadRecords:
         """
         await self._load()
         stored = replace(squad, status=SquadStatus())
-        await _on_disk(partial(self._write, f"{squad.id}.json", stored))
+        path = await _on_disk(partial(self._write_squad, stored))
         self._squads[squad.id] = stored
-        await self._write_index()
+        self._claims.claim(squad.id, path)
+        self._stale.set()
 
     async def remove(self, squad_id: str) -> None:
         """Forget a squad and its budget. Raises: Unavailable."""
@@ -92,8 +96,14 @@ class SquadRecords:
         self._squads.pop(squad_id, None)
         self._budgets.pop(squad_id, None)
         self._locks.pop(squad_id, None)
+        self._claims.release(squad_id)
+        self._stale.set()
         await _on_disk(partial(disk.remove_file, self._directory, [BUDGETS, f"{squad_id}.json"]))
-        await self._write_index()
+
+    async def owner(self, path: str, but: str = "") -> str | None:
+        """Return a squad whose workspace is, holds or lies in a path, leaving out the squad ``but``."""
+        await self._load()
+        return self._claims.owner(await trio.to_thread.run_sync(real, path), but)
 
     async def budget(self, squad_id: str) -> BudgetConfig:
         """Return a squad's limits, the defaults when none are stored. Raises as :meth:`get`."""
@@ -110,6 +120,27 @@ class SquadRecords:
 
     # --- files ------------------------------------------------------------------------------------------------------
 
+    async def run(self) -> None:
+        """Write the index a little behind the records until cancelled."""
+        while True:
+            await self._stale.wait()
+            await trio.sleep(BEHIND)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write the index if it is behind."""
+        if not self._stale.is_set():
+            return
+        self._stale = trio.Event()
+        try:
+            await trio.to_thread.run_sync(_write_index, self._directory, list(self._squads.values()))
+        except OSError as error:  # a cache: the records themselves are written
+            logger.warning("index of squads not written", extra={"error": str(error)})
+
+    def _write_squad(self, squad: Squad) -> PurePath:
+        self._write(f"{squad.id}.json", squad)
+        return real(squad.workspace_path)
+
     def _write(self, name: str, value: JSON) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
         disk.write_json(self._directory, name.split("/"), value)
@@ -123,22 +154,13 @@ class SquadRecords:
         if self._loaded:
             return
         squads, damaged, index = await _on_disk(partial(_read_all, self._directory))
+        paths = await trio.to_thread.run_sync(_real_paths, squads)
+        for squad_id, path in paths.items():
+            self._claims.claim(squad_id, path)
         self._squads, self._damaged, self._loaded = squads, damaged, True
         if index != _index(list(squads.values())):
-            await self._write_index()
-
-    async def _write_index(self) -> None:
-        """Bring the index up to date; changes that come meanwhile are written together."""
-        self._stale = True
-        async with self._indexing:
-            if not self._stale:
-                return
-            self._stale = False
-            squads = list(self._squads.values())
-            try:
-                await trio.to_thread.run_sync(_write_index, self._directory, squads)
-            except OSError as error:  # a cache: the records themselves are written
-                logger.warning("index of squads not written", extra={"error": str(error)})
+            self._stale.set()
+            await self.flush()
 
 
 def summary(squad: Squad, status: SquadStatus | None = None) -> SquadSummary:
@@ -194,6 +216,10 @@ def _index(squads: Sequence[Squad]) -> JSON:
 def _write_index(directory: Path, squads: Sequence[Squad]) -> None:
     if directory.exists():
         disk.write_json(directory, [INDEX], _index(squads), durable=False)
+
+
+def _real_paths(squads: Mapping[str, Squad]) -> dict[str, PurePath]:
+    return {squad_id: real(squad.workspace_path) for squad_id, squad in squads.items()}
 
 
 def _budget(squad_id: str, data: bytes | None) -> BudgetConfig:

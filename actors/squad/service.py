@@ -24,6 +24,7 @@ from actors.squad import events, layout, lineups
 from actors.squad.analytics import analyse
 from actors.squad.banks import MemoryBanks
 from actors.squad.boards import Boards
+from actors.squad.claims import real
 from actors.squad.members import Members
 from actors.squad.paths import check_workspace_path
 from actors.squad.ports import LiveExecutions
@@ -114,8 +115,10 @@ class Squads:
         return timestamp(self._clock())
 
     async def run(self) -> None:
-        """Keep the boards' indexes up to date until cancelled."""
-        await self.tasks.run()
+        """Keep the indexes of squads and boards up to date until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.records.run)
+            nursery.start_soon(self.tasks.run)
 
     # --- squads -----------------------------------------------------------------------------------------------------
 
@@ -244,7 +247,7 @@ class Squads:
             plain = self._checked_path(path)
         except Invalid as error:
             return PathVerdict(valid=False, message=error.message)
-        return await trio.to_thread.run_sync(layout.look, plain, await self._owner(plain, ""))
+        return await trio.to_thread.run_sync(layout.look, plain, await self.records.owner(plain))
 
     async def init_workspace(self, squad_id: str, path: str) -> WorkspaceStatus:
         """Lay out a squad's workspace at ``path``, which becomes the squad's if it was not.
@@ -387,16 +390,13 @@ class Squads:
 
     def _checked_path(self, text: str) -> str:
         path = check_workspace_path(text)
-        if layout.contained(path, [("", str(self._data_dir))]) is not None:
+        here, data = real(path), real(str(self._data_dir))
+        if here.is_relative_to(data) or data.is_relative_to(here):
             raise Invalid(f"{path} holds or lies in the server's own data directory")
         return path
 
-    async def _owner(self, path: str, but: str) -> str | None:
-        others = [(each.id, each.workspace_path) for each in await self.records.all() if each.id != but]
-        return await trio.to_thread.run_sync(layout.contained, path, others)
-
     async def _check_unused(self, path: str, squad_id: str) -> None:
-        owner = await self._owner(path, squad_id)
+        owner = await self.records.owner(path, squad_id)
         if owner is not None:
             raise WorkspaceInUse(f"{path} is, holds or lies in the workspace of squad {owner}")
 

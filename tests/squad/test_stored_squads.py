@@ -133,6 +133,7 @@ async def test_squads_are_the_same_after_a_restart(shelf: Shelf) -> None:
 @pytest.mark.parametrize("content", [None, "", "[{", '{"x": 1}', "[]"])
 async def test_a_broken_index_is_made_again(shelf: Shelf, content: str | None) -> None:
     squad = await shelf.squad()
+    await shelf.squads.records.flush()
     index = shelf.root / "data" / "squads" / "index.json"
     if content is None:
         index.unlink()
@@ -457,3 +458,24 @@ async def test_what_does_not_exist_is_not_found_anywhere(shelf: Shelf) -> None:
     ):
         with pytest.raises(SquadNotFound):
             await call
+
+
+async def test_a_path_is_free_again_when_its_squad_moves_or_is_deleted(shelf: Shelf) -> None:
+    squad = await shelf.squad(workspace="deep/ws")
+    await shelf.squads.init_workspace(squad.id, shelf.workspace("other"))
+    second = await shelf.squad(workspace="deep")
+    await shelf.squads.delete(second.id)
+    assert (await shelf.squads.validate_path(shelf.workspace("deep/ws"))).valid
+    assert (
+        await Shelf(shelf.root).squads.validate_path(shelf.workspace("other"))
+    ).in_use_by_squad_id == squad.id
+
+
+async def test_the_index_follows_the_records(shelf: Shelf) -> None:
+    index = shelf.root / "data" / "squads" / "index.json"
+    squad = await shelf.squad()
+    await shelf.squads.records.flush()
+    assert [row["id"] for row in json.loads(index.read_text())] == [squad.id]
+    await shelf.squads.delete(squad.id)
+    await shelf.squads.records.flush()
+    assert json.loads(index.read_text()) == []
