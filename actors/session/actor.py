@@ -506,8 +506,6 @@ class SessionActor(Actor[Command]):
         elif len(self._state.open_runs):
             reason, detail = decide.ending_of(message.outcome)
             await self._close_runs(reason, detail)
-            if reason == "canceled":
-                self._sent = None
         await self._go_on(ctx)
         if self._active is None:
             await self._keep()

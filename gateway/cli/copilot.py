@@ -18,7 +18,7 @@ from gateway.copilot.serve import announce_port, serve_stdio, serve_tcp
 from gateway.listeners import Listener
 from gateway.serve import stop_on_signals
 
-TOKEN_VARIABLE = "COPILOT_CONNECTION_TOKEN"
+CREDENTIALS = ("COPILOT_CONNECTION_TOKEN", "COPILOT_SDK_AUTH_TOKEN")
 
 
 def serve_copilot(
@@ -55,7 +55,7 @@ def serve_copilot(
     settings = msgspec.structs.replace(
         base,
         default_model=default_model or base.default_model,
-        environment=without_credentials(base.environment, TOKEN_VARIABLE, "COPILOT_SDK_AUTH_TOKEN"),
+        environment=without_credentials(base.environment, *CREDENTIALS),
     )
     address = listen or f"{host}:{port or 0}"
     access = Access(address, connection_token, no_auth=no_auth or stdio, option="--connection-token")
@@ -66,18 +66,21 @@ def serve_copilot(
 
     async def main() -> None:
         models = models_for(settings, fake=fake, record=record)
-        async with stop_on_signals() as stop, open_runtime(settings, agents=agents, models=models) as runtime:
-            async with open_door(
+        async with (
+            stop_on_signals() as stop,
+            open_runtime(settings, agents=agents, models=models) as runtime,
+            open_door(
                 runtime,
                 METHODS,
                 settings.data_dir / "session-state",
                 token=access.token,
                 source=agent or "",
                 shutdown=lambda: None if stdio else stop.request("the client that started it asked"),
-            ) as door:
-                if stdio:
-                    await serve_stdio(door, stop)
-                else:
-                    await serve_tcp(door, address, stop, announced)
+            ) as door,
+        ):
+            if stdio:
+                await serve_stdio(door, stop)
+            else:
+                await serve_tcp(door, address, stop, announced)
 
     enter(main)

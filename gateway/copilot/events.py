@@ -70,6 +70,8 @@ class Translator:
         self._tools: dict[tuple[str, str], ToolCall] = {}
         self._subs: dict[str, tuple[str, str, float]] = {}
         self._hooks: list[str] = []
+        self._summary = ""
+        self._title = ""
         self._out: list[Wire] = []
         self._at = 0.0
         self._index = 0
@@ -128,6 +130,9 @@ class Translator:
             case ev.Noted():
                 self._note(event)
             case ev.TitleChanged():
+                if event.title == self._title:
+                    return
+                self._title = event.title
                 self._emit("session.title_changed", {"title": event.title}, ephemeral=True)
             case ev.ModelOverridden():
                 self._emit("session.model_change", {"newModel": event.model or "auto"})
@@ -251,7 +256,6 @@ class Translator:
             case act.CompactionStarted():
                 self._emit("session.compaction_start", {"trigger": event.trigger}, session)
             case act.Summarised():
-                self._turn(session).model = event.model
                 self._summary = event.summary
             case act.CompactionEnded():
                 data = {"success": event.outcome == "applied"}
@@ -305,8 +309,6 @@ class Translator:
                 self._emit("session.error", {"errorType": "quota", "message": event.message})
             case _:
                 pass  # what the SDKs have no event for
-
-    _summary = ""
 
     def _calling(self, session: str) -> str:
         """Return the id of the latest call that delegates; empty when none is running."""
