@@ -18,8 +18,13 @@ from actors.agent.background import open_background_agents
 from actors.agent.titles import generate_title
 from actors.agents import Agent, Agents
 from actors.apitools.caller import open_caller
+from actors.apitools.documents import Documents
+from actors.apitools.flow_actor import FlowActor, FlowServices
 from actors.apitools.flow_rules import problems_of
+from actors.apitools.flow_walk import Walker
+from actors.apitools.flows import Flows, choose
 from actors.apitools.history import open_history
+from actors.apitools.messages import FlowRun
 from actors.apitools.queries import ApiRows
 from actors.apitools.service import ApiTools
 from actors.apitools.vault import Vault
@@ -106,6 +111,7 @@ class Runtime:
         self.started_at = clock()
         self.system: System
         self.api_tools: ApiTools
+        self.flows: Flows
         self._tails = tails
         self._clock = clock
         self._owners = owners
@@ -241,6 +247,15 @@ class Runtime:
             with suppress(MailboxFull, ActorStopped):
                 self.system.ref(address).tell(Publish(event))
 
+    async def speak_in_flow(self, run: FlowRun, text: str) -> str:
+        """Let a flow's session answer a text. Raises: RunFailed, Conflict while it is busy."""
+        return await self.session(run.session_id, run.source, run.agent).ask(text)
+
+    async def choose_in_flow(self, run: FlowRun, conditions: Sequence[str], said: str) -> int:
+        """Ask the model of a flow's agent which condition a text meets; -1 for none. Raises: ModelError."""
+        team = await self.agents.open_team(run.source, run.session_id)
+        return await choose(team, run.agent, list(conditions), said)
+
     async def recover(self) -> None:
         """End the runs whose process died: activating a session does it. Nothing starts again by itself."""
         for session_id, owner in await self.journal.query(queries.running_sessions):
@@ -336,6 +351,17 @@ async def open_runtime(
         runtime.api_tools = ApiTools(
             journal, Vault(settings.data_dir, settings.secret_key), caller, history, clock, problems_of
         )
+        runtime.flows = Flows(runtime.api_tools, clock)
+        flow_runs = Documents(journal, "flow_run", FlowRun, clock)
+        walker = Walker(
+            caller=caller,
+            find_call=runtime.api_tools.find_call,
+            speak=runtime.speak_in_flow,
+            choose=runtime.choose_in_flow,
+            save=lambda run: flow_runs.save(run.id, run, created_at=run.created_at),
+            clock=clock,
+        )
+        walking = FlowServices(runs=flow_runs, walker=walker, owner=owners.me, alive=owners.alive)
         flusher = Flusher()
         nursery.start_soon(flusher.run, name="flusher")
         services = SessionServices(
@@ -362,10 +388,12 @@ async def open_runtime(
             "session": Kind(
                 lambda address: SessionActor(address.key, services), idle_after=settings.idle_after
             ),
+            "flow": Kind(lambda address: FlowActor(address.key, walking), idle_after=settings.idle_after),
             "execution": execution_kind(runtime.squads, settings.idle_after),
         }
         runtime.system = await stack.enter_async_context(open_system(kinds, grace=CLOSE_GRACE))
         runtime.squads.system = runtime.system
+        runtime.flows.system = runtime.system
         nursery.start_soon(runtime.recover, name="recovery")
         nursery.start_soon(history.recover, owners.alive, name="call history recovery")
         nursery.start_soon(runtime.squads.recover, name="squad recovery")

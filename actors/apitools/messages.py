@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from actors.kernel.message import Control, Request
 from actors.tools.http_api.call import AuthType, Method, ResponseMode, State
 
 JSON = Any
@@ -122,3 +123,56 @@ class Performed(Struct, frozen=True, kw_only=True):
     is_error: bool
     record: CallRecord
     body: JSON = None
+
+
+# --- runs of flows ----------------------------------------------------------------------------------------------
+
+FlowState = Literal["running", "waiting", "ended", "failed", "cancelled"]
+
+
+class FlowRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A flow being walked through in a session. Times are milliseconds.
+
+    Attributes:
+        graph: The flow as it was when the run began; later edits do not reach it.
+        node: Where it is.
+        trail: The nodes it came through, the last 200.
+        reply: What the agent said last.
+        error: Why it failed.
+        owner: The process that walks.
+    """
+
+    id: str
+    flow_id: str
+    graph: Mapping[str, JSON]
+    session_id: str
+    source: str
+    state: FlowState
+    node: str
+    created_at: int
+    agent: str = ""
+    variables: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    trail: tuple[str, ...] = ()
+    reply: str = ""
+    error: str = ""
+    owner: str = ""
+
+
+class StartFlow(Request[FlowRun], frozen=True, kw_only=True):
+    """Begin a run. Conflict when the address has one."""
+
+    run: FlowRun
+
+
+class SayToFlow(Request[FlowRun], frozen=True, kw_only=True):
+    """Say something to a run that waits. Conflict in any other state."""
+
+    content: str
+
+
+class GetFlowRun(Request[FlowRun], Control, frozen=True):
+    """Answer the run as it was last saved."""
+
+
+class CancelFlow(Request[FlowRun], Control, frozen=True):
+    """End a run; nothing happens when it has ended."""

@@ -163,6 +163,10 @@ class ApiTools:
         """Return a tool with its secret opened. Raises: Unavailable when it cannot be."""
         return edit.as_call(tool, self._vault.open(tool.sealed, tool.id) if tool.sealed else "")
 
+    async def find_call(self, tool_id: str) -> ApiCall:
+        """Return a tool by id, ready to be called. Raises: NotFound, Unavailable."""
+        return self.call_of(await self._tools.get(tool_id))
+
     # --- attachments ------------------------------------------------------------------------------------------------
 
     async def attach(self, owner: str, tool_ids: Sequence[str]) -> Attachment:

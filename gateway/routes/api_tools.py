@@ -128,9 +128,7 @@ async def _owner(request: Request, runtime: Runtime) -> str:
     source = await runtime.agents.only(names["id"])
     if "agent_name" not in names:
         return f"agent/{source}"
-    document = await runtime.agents.document(source)
-    known = [each.get("name") for each in document.get("agents", [])]
-    if names["agent_name"] not in known:
+    if names["agent_name"] not in await runtime.agents.names(source):
         raise NotFound(f"agent not found: {names['agent_name']}")
     return f"agent/{source}/{names['agent_name']}"
 
