@@ -61,7 +61,7 @@ class Follower:
         """Follow the session to the end of its turn."""
         for drop in range(self._drops + 1):
             last = drop == self._drops
-            with trio.move_on_after(float("inf") if last else self._pause * random.uniform(0.5, 1.5)):  # noqa: S311
+            with trio.move_on_after(float("inf") if last else self._pause * random.uniform(0.5, 1.5)):
                 if await self._read(first=drop == 0):
                     return
 

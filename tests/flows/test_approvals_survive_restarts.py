@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.testing.model import Answer, call, calls
-from tests.flows.kit import MY, Api, open_api, types
+from tests.flows.kit import Api, open_api, types
 
 
 def append(name: str) -> Answer:
@@ -58,15 +58,15 @@ async def test_an_approval_given_after_a_restart_runs_the_call_once_without_a_se
 
 async def test_the_next_identical_call_asks_again(tmp_path):
     session = await suspended(tmp_path, append("a"))
-    async with open_api(tmp_path, [append("a"), "done"], database=tmp_path / "s.db") as api:
-        async with api.events(session) as stream:
-            await api.post(f"{session}/resume", {"confirmation": "approve"})
-            first = await stream.until("tool_call_confirmation")
-            second = await stream.until("tool_call_confirmation")
-            assert first["approval_id"] != second["approval_id"]
-            assert trace(tmp_path) == ["a"]
-            await api.post(f"{session}/resume", {"confirmation": "reject"})
-            await stream.until("stream_stopped")
+    script = [append("a"), "done"]
+    async with open_api(tmp_path, script, database=tmp_path / "s.db") as api, api.events(session) as stream:
+        await api.post(f"{session}/resume", {"confirmation": "approve"})
+        first = await stream.until("tool_call_confirmation")
+        second = await stream.until("tool_call_confirmation")
+        assert first["approval_id"] != second["approval_id"]
+        assert trace(tmp_path) == ["a"]
+        await api.post(f"{session}/resume", {"confirmation": "reject"})
+        await stream.until("stream_stopped")
     assert trace(tmp_path) == ["a"]
 
 
@@ -148,4 +148,3 @@ agents:
         assert (await api.post(f"{session}/resume", {"confirmation": "approve"})).status == 404
         await api.turn(session, "again")
     assert trace(tmp_path) == []
-    assert MY

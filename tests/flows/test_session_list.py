@@ -16,7 +16,7 @@ async def test_pages_add_up_to_the_whole_list_newest_first(tmp_path):
         rest = (await api.get("/api/sessions?offset=3")).json
     assert [row["title"] for row in whole] == ["s4", "s3", "s2", "s1", "s0"]
     assert [len(page) for page in pages] == [2, 2, 1, 0]
-    assert sum(pages, []) == whole
+    assert [row for page in pages for row in page] == whole
     assert rest == whole[3:]
 
 
