@@ -28,12 +28,13 @@ OUTPUT_LIMIT = 1_000_000
 class HookSpec(Struct, frozen=True, kw_only=True):
     """One hook.
 
-    ``matcher`` is a regular expression over the whole tool name, for tool events; ``timeout`` is in seconds.
+    ``matcher`` is a regular expression over the whole tool name, for tool events; ``timeout`` is in seconds. A
+    ``client`` hook is ``ask``, which a connected program answers.
     """
 
     event: str
     name: str = ""
-    type: Literal["command", "builtin", "model"] = "command"
+    type: Literal["command", "builtin", "model", "client"] = "command"
     command: str = ""
     args: tuple[str, ...] = ()
     timeout: float = 60.0
@@ -45,6 +46,7 @@ class HookSpec(Struct, frozen=True, kw_only=True):
     model: str = ""
     prompt: str = ""
     schema: Mapping[str, JSON] | None = None
+    ask: Callable[[str, Mapping[str, JSON]], Awaitable[HookResult]] | None = None
 
     def matches(self, event: str, tool: str) -> bool:
         """Whether the hook is for this event and, when it names tools, for this tool."""
@@ -194,6 +196,10 @@ class Hooks:
                     return await self._run_model(spec, payload)
                 case "builtin":
                     return _run_builtin(spec, payload)
+                case "client":
+                    if spec.ask is None:
+                        raise HookError("there is nobody to ask")
+                    return await spec.ask(spec.event, msgspec.json.decode(payload))
         raise HookError(f"no answer within {spec.timeout:g} s")
 
     async def _run_command(self, spec: HookSpec, payload: bytes) -> HookResult:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 
+from actors.agent.hooks import HookSpec
 from actors.agent.team import AgentSpec, Team
 from actors.agent.toolbox import ToolsetSpec
 from actors.tools.tool import Tool, Toolset
@@ -47,6 +48,7 @@ class Overlay:
         excluded: Patterns of tools not to offer to anybody.
         hidden: Patterns of tools that only lent agents may use.
         agents: Agents the session's agent may delegate to.
+        hooks: Points of a run at which the program is asked.
         compaction: Share of the context window at which to summarise, 0 for never; ``None``: the agent's own.
     """
 
@@ -57,6 +59,7 @@ class Overlay:
     excluded: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     agents: tuple[LentAgent, ...] = field(default=())
+    hooks: tuple[HookSpec, ...] = ()
     compaction: float | None = None
 
     def dress(self, team: Team, agent: str) -> Team:
@@ -74,6 +77,7 @@ class Overlay:
             instruction=text,
             toolsets=self._toolsets(base, self._for_main),
             sub_agents=(*base.sub_agents, *(each.name for each in lent if each.offered)),
+            hooks=(*base.hooks, *self.hooks),
             compaction=compaction,
         )
         others = [spec for name, spec in team.agents.items() if name != agent]

@@ -75,7 +75,7 @@ def serve_copilot(
                 settings.data_dir / "session-state",
                 token=access.token,
                 source=agent or "",
-                shutdown=lambda: None if stdio else stop.request("the client that started it asked"),
+                shutdown=lambda: stop.request("the client that started it asked"),
             ) as door,
         ):
             if stdio:

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,8 @@ from gateway.copilot.rpc import (
 logger = logging.getLogger("gateway.copilot")
 JSON = Any
 PROTOCOL_VERSION = 3
+LEAVE_SECONDS = 1.0
+"""How long a client that ended the server may take to leave."""
 Serve = Callable[["Door", Connection, Mapping[str, JSON]], Awaitable[JSON]]
 
 
@@ -97,6 +98,15 @@ class Door:
         given = token if isinstance(token, str) else ""
         if self._token and not secrets.compare_digest(given.encode(), self._token.encode()):
             raise RpcError(INTERNAL_ERROR, "AUTHENTICATION_FAILED: the connection token is wrong")
+
+    def end_with(self, connection: Connection) -> None:
+        """End the server once this client, which started it, has its answer and left."""
+        self._nursery.start_soon(self._end_with, connection)
+
+    async def _end_with(self, connection: Connection) -> None:
+        with trio.move_on_after(LEAVE_SECONDS):
+            await connection.gone.wait()
+        self.shutdown()
 
     async def serve(self, stream: Stream) -> None:
         """Serve one client until it leaves."""
@@ -194,6 +204,6 @@ async def open_door(
     source = await runtime.agents.only(source)
     files = EventFiles(directory)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(files.run))
+        nursery.start_soon(files.run)
         yield Door(runtime, files, methods, nursery, token=token, source=source, shutdown=shutdown)
         nursery.cancel_scope.cancel()

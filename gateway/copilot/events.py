@@ -16,6 +16,7 @@ from actors.agent import messages as act
 from actors.models.provider import ToolCall
 from actors.session import messages as ev
 from actors.tools.tool import Definition
+from gateway.copilot.hooks import NAMES
 
 JSON = Any
 Wire = dict[str, JSON]
@@ -266,11 +267,18 @@ class Translator:
                 self._emit("session.compaction_complete", data, session)
             case act.HookStarted():
                 self._hooks.append(self._new_id("hook"))
-                data = {"hookInvocationId": self._hooks[-1], "hookType": event.hook_event}
+                data = {
+                    "hookInvocationId": self._hooks[-1],
+                    "hookType": NAMES.get(event.hook_event, event.hook_event),
+                }
                 self._emit("hook.start", data, session)
             case act.HookFinished():
                 hook = self._hooks.pop() if self._hooks else self._new_id("hook")
-                data = {"hookInvocationId": hook, "hookType": event.hook_event, "success": not event.error}
+                data = {
+                    "hookInvocationId": hook,
+                    "hookType": NAMES.get(event.hook_event, event.hook_event),
+                    "success": not event.error,
+                }
                 if event.error:
                     data["error"] = {"message": event.error}
                 self._emit("hook.end", data, session)

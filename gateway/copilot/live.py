@@ -17,8 +17,9 @@ from actors.journal.tail import Gap
 from actors.session import messages as m
 from actors.session.overlay import Overlay
 from actors.tools.tool import Tool, ToolContext, ToolResult
-from gateway.copilot.events import DELTAS, NOBODY_ASKED, Translator, Wire, present
+from gateway.copilot.events import DELTAS, NOBODY_ASKED, Translator, Wire, iso, present
 from gateway.copilot.framing import frame
+from gateway.copilot.hooks import client_hooks
 from gateway.copilot.log import EventFiles
 from gateway.copilot.rpc import Closed, Connection, RpcError
 from gateway.copilot.tools import ASK_USER, AskUser, ClientTool, Declared, result_of
@@ -39,6 +40,7 @@ class Attachment:
     permission: bool = False
     user_input: bool = False
     elicitation: bool = False
+    hooks: bool = False
     tools: dict[str, Declared] = field(default_factory=dict[str, Declared])
 
 
@@ -79,6 +81,7 @@ class Live:
         self._gone: dict[str, Declared] = {}
         self._reached = trio.Event()
         self._head = 0
+        self._greeted = False
         self._lines: list[Wire] | None = []
 
     # --- clients ----------------------------------------------------------------------------------------------------
@@ -88,7 +91,8 @@ class Live:
         self.attachments[attachment.connection] = attachment
         self._gone.clear()
         self.base = overlay
-        self._runtime.overlays[self.id] = replace(overlay, tools=self._tools)
+        hooks = client_hooks(self._invoke) if any(each.hooks for each in self.attachments.values()) else ()
+        self._runtime.overlays[self.id] = replace(overlay, tools=self._tools, hooks=hooks)
 
     def detach(self, connection: Connection) -> None:
         """Remove a client. What it owes answers stays open for another, or for itself when it comes back."""
@@ -183,8 +187,6 @@ class Live:
         return wire
 
     def _now(self) -> str:
-        from gateway.copilot.events import iso
-
         return iso(self._runtime.now())
 
     async def note(self, kind: str, data: Mapping[str, JSON]) -> None:
@@ -267,6 +269,22 @@ class Live:
         pending.result = result_of(params, terminal=pending.terminal)
         pending.done.set()
         return True
+
+    async def _invoke(self, hook: str, given: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        """Ask the program's hook. One that is gone or fails has nothing to say."""
+        asked = next((each for each in self.attachments.values() if each.hooks), None)
+        if asked is None or (hook == "sessionStart" and self._greeted):
+            return {}
+        self._greeted = self._greeted or hook == "sessionStart"
+        moment = {"sessionId": self.id, "timestamp": int(self._runtime.now() * 1000)}
+        params = {"sessionId": self.id, "hookType": hook, "input": present({**given, **moment})}
+        try:
+            answer = await asked.connection.request("hooks.invoke", params)
+        except (RpcError, Closed) as error:
+            logger.warning("hook %s of %s failed: %s", hook, self.id, error)
+            return {}
+        output = answer.get("output") if isinstance(answer, dict) else None
+        return output if isinstance(output, dict) else {}
 
     async def _ask_user(self, name: str, arguments: Mapping[str, JSON], context: ToolContext) -> ToolResult:
         del name

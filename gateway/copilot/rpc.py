@@ -95,8 +95,8 @@ class Connection:
         self._nursery: trio.Nursery
         self._closing = False
         self.closed = False
+        self.gone = trio.Event()
         self.authenticated = False
-        self.facts: dict[str, JSON] = {}
 
     async def run(self) -> None:
         """Serve until either side closes.
@@ -110,6 +110,7 @@ class Connection:
                 self._nursery.cancel_scope.cancel()
         finally:
             self.closed = True
+            self.gone.set()
             for waiting in self._waiting.values():
                 waiting.done.set()
             with trio.CancelScope(

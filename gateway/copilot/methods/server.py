@@ -62,9 +62,9 @@ def _model(info: ModelInfo) -> dict[str, JSON]:
     }
 
 
-async def shutdown(door: Door, _connection: Connection, _params: Mapping[str, JSON]) -> JSON:
+async def shutdown(door: Door, connection: Connection, _params: Mapping[str, JSON]) -> JSON:
     """End the server that the client started."""
-    door.shutdown()
+    door.end_with(connection)
 
 
 async def foreground(_door: Door, _connection: Connection, _params: Mapping[str, JSON]) -> JSON:

@@ -83,6 +83,7 @@ def _attach(door: Door, connection: Connection, live: Live, params: Mapping[str,
         permission=params.get("requestPermission") is True,
         user_input=params.get("requestUserInput") is True,
         elicitation=params.get("requestElicitation") is True,
+        hooks=params.get("hooks") is True,
         tools={tool.name: tool for tool in declared(params.get("tools"))},
     )
     autopilot = _object(params, "autopilot")
