@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, UnsetType, field
 
 from actors.squad.values import (
     Agent,
@@ -432,10 +432,3 @@ class RegistrySource(Wire, frozen=True, kw_only=True):
     require_verification: bool = False
     enabled: bool = True
     created_at: str = ""
-
-
-class Page(Struct, frozen=True):
-    """Which part of a list is wanted."""
-
-    limit: int | None = None
-    offset: int = 0

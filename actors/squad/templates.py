@@ -25,7 +25,6 @@ JSON = Any
 T = TypeVar("T")
 SCHEMA_VERSION = 2
 """The newest form of a template that is understood. Form 1 has no ``toolConfig`` and no ``modelPreferences``."""
-CATEGORIES = ("development", "content", "research", "review", "custom")
 ID_LENGTH = 200
 NAME_LENGTH = 200
 UNNAMED = "user-"
