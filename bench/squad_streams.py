@@ -33,6 +33,7 @@ STAMP = re.compile(rb'"timestamp":"([0-9T:.-]+)Z"')
 SAMPLED = 50
 """One reader in so many also looks at how old events are."""
 TAIL = 64
+PING = b"\x89"
 
 
 class Reader:
@@ -65,6 +66,10 @@ class Reader:
         data = bytes(await stream.receive_some(65536))
         if not data:
             raise RuntimeError("the server closed a channel")
+        if data[:1] == PING:  # sent while nothing else is, so it comes alone
+            size = data[1]
+            await stream.send_all(b"\x8a" + bytes([0x80 | size]) + bytes(4) + data[2 : 2 + size])
+            return data[2 + size :]
         return data
 
     def _take(self, data: bytes) -> int:
