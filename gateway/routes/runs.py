@@ -204,6 +204,16 @@ async def _models(request: Request, runtime: Runtime) -> JSON:
     return body
 
 
+async def _oauth_callback(request: Request, _: Runtime) -> Reply:
+    state = request.first("state")
+    if not state:
+        raise Invalid("missing state query parameter")
+    if not (request.first("code") or request.first("error")):
+        raise Invalid("missing both code and error query parameters")
+    # A flow waits only for a toolset that signs in to a remote server, and no toolset of this server does.
+    raise NotFound("no pending OAuth flow for the given state")
+
+
 _RUN = "Run an agent and stream its events"
 _RUNS = tuple(
     route(
@@ -261,6 +271,14 @@ ROUTES: tuple[Route, ...] = (
         summary="Queue a message for after the run",
         body=MessagesBody,
         status=202,
+        tag=TAG,
+    ),
+    route(
+        "POST",
+        "/api/mcp-oauth/callback",
+        Scope.WRITE,
+        _oauth_callback,
+        summary="Deliver an OAuth answer to the flow that waits for it",
         tag=TAG,
     ),
     query(ONE + "/queue", Scope.READ, _queue, summary="Depth of the queues", tag=TAG),

@@ -232,6 +232,20 @@ agents:
     assert ("assistant", "thanks") in history
 
 
+async def test_case_81_an_oauth_answer_needs_a_flow_that_waits_for_it(tmp_path):
+    async with open_api(tmp_path) as api:
+        found = [
+            await api.post(f"/api/mcp-oauth/callback?{query}")
+            for query in ("code=c", "state=s", "state=s&code=c", "state=s&error=denied&error_description=d")
+        ]
+    assert [(answer.status, answer.json["message"]) for answer in found] == [
+        (400, "missing state query parameter"),
+        (400, "missing both code and error query parameters"),
+        (404, "no pending OAuth flow for the given state"),
+        (404, "no pending OAuth flow for the given state"),
+    ]
+
+
 async def test_case_82_every_running_session_hears_of_a_shared_plan(tmp_path):
     agent = MY.replace("toolsets: [", "toolsets: [{type: plan}, ")
     go = trio.Event()
