@@ -9,7 +9,7 @@ from msgspec import structs
 
 from actors.apitools.messages import StoredTool
 from actors.tools.http_api import rules
-from actors.tools.http_api.call import ApiCall
+from actors.tools.http_api.call import METHODS, ApiCall, AuthType, entries
 from actors.tools.http_api.rules import Refusal
 
 JSON = Any
@@ -41,7 +41,7 @@ def new_tool(body: JSON, tool_id: str, now: int, seal: Seal) -> StoredTool:
     schema = rules.check_schema(given["input_schema"])
     configuration = _configuration(given["api_configuration"])
     if configuration.get("method") is None:
-        raise Refusal("api_configuration.method", "is required", rules.METHODS)
+        raise Refusal("api_configuration.method", "is required", METHODS)
     properties = cast("Mapping[str, JSON]", schema.get("properties") or {})
     blank = StoredTool(
         id=tool_id,
@@ -93,7 +93,8 @@ def _changed_configuration(tool: StoredTool, given: Mapping[str, JSON], seal: Se
     auth = tool.auth_type
     if "auth_type" in given:
         wanted = given["auth_type"]
-        auth = "" if wanted is None else _one_of("api_configuration.auth_type", wanted, rules.AUTH_TYPES)
+        checked = "" if wanted is None else _one_of("api_configuration.auth_type", wanted, rules.AUTH_TYPES)
+        auth = cast("AuthType", checked)
         changes["auth_type"] = auth
         if not auth:
             changes["sealed"] = ""
@@ -154,9 +155,7 @@ def _speech(value: JSON) -> dict[str, JSON]:
         raise Refusal(at, "must be an object")
     given = cast("Mapping[str, JSON]", value)
     messages: JSON = given.get("messages", [])
-    if not isinstance(messages, list) or not all(
-        isinstance(each, str) for each in cast("list[JSON]", messages)
-    ):
+    if not isinstance(messages, list) or not all(isinstance(each, str) for each in entries(messages)):
         raise Refusal(f"{at}.messages", "must be a list of texts")
     if unknown := set(given) - {"enabled", "messages"}:
         raise Refusal(f"{at}.{min(unknown)}", "is not a field")

@@ -82,7 +82,8 @@ class FlowActor(Actor[Command]):
                     await self._save(structs.replace(run, state="cancelled"))
                 return self._require()
             case WalkEnded():
-                return await self._ended(message.outcome)
+                await self._ended(message.outcome)
+                return None
 
     async def _begin(self, run: m.FlowRun, said: str | None, ctx: Context[Command]) -> m.FlowRun:
         run = structs.replace(run, state="running", owner=self._services.owner)

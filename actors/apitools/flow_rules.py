@@ -12,6 +12,7 @@ from actors.apitools.jsonpath import parse_path
 from actors.apitools.messages import StoredFlow, StoredTool
 from actors.errors import Invalid
 from actors.tools.http_api import rules
+from actors.tools.http_api.call import entries, members
 from actors.tools.http_api.request import fill_variables
 
 JSON = Any
@@ -107,7 +108,7 @@ def kind_of(edge: Edge) -> str:
 
 def mode_of(node: Node, tools: Mapping[str, StoredTool]) -> str:
     """Return how a tool or api node waits: a tool's own mode, never the node's."""
-    data = node.get("data") or {}
+    data = members(node.get("data"))
     if node["type"] == "tool":
         tool = tools.get(str(data.get("tool_id")))
         return tool.response_mode if tool else "wait"
@@ -124,16 +125,17 @@ def _shape(graph: JSON) -> Iterator[Finding]:
             "shape", "", f"{min(unknown)!r} is not a part of a flow", "use nodes and edges, in snake_case"
         )
         return
-    nodes, edges = given.get("nodes"), given.get("edges")
+    nodes: JSON = given.get("nodes")
+    edges: JSON = given.get("edges")
     if not isinstance(nodes, list) or not isinstance(edges, list):
         yield Finding("shape", "", "nodes and edges must be lists")
         return
-    if len(cast("list[JSON]", nodes)) > MAX_NODES or len(cast("list[JSON]", edges)) > 4 * MAX_NODES:
+    if len(entries(nodes)) > MAX_NODES or len(entries(edges)) > 4 * MAX_NODES:
         yield Finding("shape", "", f"a flow has at most {MAX_NODES} nodes and {4 * MAX_NODES} edges")
         return
     seen: set[str] = set()
-    for node in cast("list[JSON]", nodes):
-        if not isinstance(node, Mapping) or not isinstance(node.get("id"), str) or not node["id"]:
+    for node in map(members, entries(nodes)):
+        if not isinstance(node.get("id"), str) or not node["id"]:
             yield Finding("shape", "", "every node needs an id")
         elif node["id"] in seen:
             yield Finding("shape", node["id"], "the id is used twice")
@@ -143,9 +145,8 @@ def _shape(graph: JSON) -> Iterator[Finding]:
             yield Finding("shape", node["id"], "data must be an object")
         else:
             seen.add(node["id"])
-    for edge in cast("list[JSON]", edges):
-        condition = edge.get("condition") if isinstance(edge, Mapping) else None
-        if not isinstance(condition, Mapping) or condition.get("type") not in {"ai", "logic", "fallback"}:
+    for edge in map(members, entries(edges)):
+        if members(edge.get("condition")).get("type") not in {"ai", "logic", "fallback"}:
             yield Finding("shape", "", "every edge needs a condition of type ai, logic or fallback")
         elif edge.get("source") not in seen or edge.get("target") not in seen:
             yield Finding(
@@ -206,7 +207,7 @@ def _logic(node_id: str, condition: Mapping[str, JSON]) -> Iterator[Finding]:
         return
     if condition.get("operator", "&&") not in {"&&", "||"}:
         yield Finding("edge", node_id, "the operator of a logic condition is && or ||")
-    for equation in cast("list[JSON]", equations):
+    for equation in entries(equations):
         if (
             not isinstance(equation, Mapping)
             or not isinstance(equation.get("variable"), str)
@@ -278,8 +279,8 @@ def _variables(node_id: str, variables: JSON) -> Iterator[Finding]:
     if not isinstance(variables, list):
         yield Finding("node", node_id, "response_variables must be a list")
         return
-    for variable in cast("list[JSON]", variables):
-        if not isinstance(variable, Mapping) or not _NAME.fullmatch(str(variable.get("variable_name") or "")):
+    for variable in map(members, entries(variables)):
+        if not _NAME.fullmatch(str(variable.get("variable_name") or "")):
             yield Finding("node", node_id, "a response variable needs a variable_name in snake_case")
             continue
         try:

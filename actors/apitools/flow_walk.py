@@ -13,7 +13,7 @@ from actors.apitools.flow_rules import Edge, Graph, Node, kind_of
 from actors.apitools.jsonpath import first_match
 from actors.apitools.messages import FlowRun, Performed
 from actors.errors import ActorsError, Unavailable
-from actors.tools.http_api.call import ApiCall
+from actors.tools.http_api.call import ApiCall, entries, members
 from actors.tools.http_api.fit import dumps
 from actors.tools.http_api.request import fill_variables
 
@@ -97,7 +97,7 @@ async def _visit(
             found = next((edge for edge in edges if kind_of(edge) == "logic" and holds(edge, values)), None)
             return run, found or _fallback(edges)
         case "endCall":
-            if (node.get("data") or {}).get("prompt"):
+            if members(node.get("data")).get("prompt"):
                 run = await _spoken(walker, run, node, said)
             return structs.replace(run, state="ended")
         case _:
@@ -105,7 +105,7 @@ async def _visit(
 
 
 async def _spoken(walker: Walker, run: FlowRun, node: Node, said: str | None) -> FlowRun:
-    prompt = fill_variables(str((node.get("data") or {}).get("prompt", "")), variables_of(walker, run))
+    prompt = fill_variables(str(members(node.get("data")).get("prompt", "")), variables_of(walker, run))
     text = f"[Instruction for this step]\n{prompt}"
     if said:
         text += f"\n\n[The person says]\n{said}"
@@ -188,7 +188,7 @@ def _filled(value: JSON, variables: Mapping[str, JSON]) -> JSON:
     if isinstance(value, Mapping):
         return {name: _filled(item, variables) for name, item in cast("Mapping[str, JSON]", value).items()}
     if isinstance(value, list):
-        return [_filled(item, variables) for item in cast("list[JSON]", value)]
+        return [_filled(item, variables) for item in entries(value)]
     return value
 
 
@@ -227,7 +227,7 @@ def _equation(equation: Mapping[str, JSON], variables: Mapping[str, JSON]) -> bo
     if left is None:
         return False
     if operator == "contains":
-        return right in cast("list[JSON]", left) if isinstance(left, list) else _text(right) in _text(left)
+        return right in entries(left) if isinstance(left, list) else _text(right) in _text(left)
     try:
         first, second = float(left), float(cast("Any", right))
     except (TypeError, ValueError):

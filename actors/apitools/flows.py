@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import trio
 from msgspec import structs
@@ -179,4 +179,4 @@ async def choose(team: Team, agent: str, conditions: list[str], said: str) -> in
 def _name(name: JSON) -> str:
     if not isinstance(name, str) or not 1 <= len(name.strip()) <= 100:
         raise Refusal("name", "must have 1 to 100 characters")
-    return cast("str", name).strip()
+    return name.strip()

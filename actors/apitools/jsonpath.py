@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from actors.errors import Invalid
+from actors.tools.http_api.call import entries
 
 JSON = Any
 Step = str | int | None
@@ -47,11 +48,11 @@ def _children(value: JSON, step: Step) -> list[JSON]:
     if step is None:
         if isinstance(value, Mapping):
             return list(cast("Mapping[str, JSON]", value).values())
-        return cast("list[JSON]", value) if isinstance(value, list) else []
+        return entries(value) if isinstance(value, list) else []
     if isinstance(step, str):
         if not isinstance(value, Mapping):
             return []
-        entries = cast("Mapping[str, JSON]", value)
-        return [entries[step]] if step in entries else []
-    items = cast("list[JSON]", value) if isinstance(value, list) else []
+        named = cast("Mapping[str, JSON]", value)
+        return [named[step]] if step in named else []
+    items = entries(value) if isinstance(value, list) else []
     return [items[step]] if -len(items) <= step < len(items) else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
@@ -101,7 +102,7 @@ def page_of_documents(
     if cursor:
         after = _read_cursor(cursor)
         where += f" AND (created_at, id) {compare} (?, ?)"
-    rows = db.execute(
+    rows: list[Any] = db.execute(
         f"SELECT data, created_at, id FROM api_documents WHERE {where}"  # noqa: S608 - made of constants
         f" ORDER BY created_at {order}, id {order} LIMIT ?",
         (kind, like, *after, limit + 1),
@@ -122,7 +123,7 @@ def page_of_calls(
     total = int(str(db.execute(f"SELECT count(*) FROM api_calls WHERE {column} = ?", (value,)).get))  # noqa: S608
     before: tuple[int | str, ...] = _read_cursor(cursor) if cursor else ()
     more = " AND (started_at, id) < (?, ?)" if cursor else ""
-    rows = db.execute(
+    rows: list[Any] = db.execute(
         f"SELECT data, started_at, id FROM api_calls WHERE {column} = ?{more}"  # noqa: S608 - made of constants
         " ORDER BY started_at DESC, id DESC LIMIT ?",
         (value, *before, limit + 1),

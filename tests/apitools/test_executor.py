@@ -147,9 +147,9 @@ async def test_secrets_and_configured_headers_do_not_follow_to_another_host() ->
 async def test_a_name_that_resolves_inside_the_second_time_is_asked_once() -> None:
     asked: list[str] = []
 
-    async def resolver(host: str, _: int) -> list[str]:
+    async def resolver(host: str, port: int) -> list[str]:
         await trio.lowlevel.checkpoint()
-        asked.append(host)
+        asked.append(f"{host}:{port}")
         return ["93.184.216.34"] if len(asked) == 1 else ["127.0.0.1"]
 
     network = Network(lambda _host, _head: http(200, b"{}"))
@@ -189,9 +189,9 @@ async def test_an_operator_may_allow_a_network_a_host_or_a_port() -> None:
 
 
 async def test_names_ports_and_certificates_fail_in_words_of_their_own() -> None:
-    async def nowhere(_: str, __: int) -> list[str]:
+    async def nowhere(host: str, port: int) -> list[str]:
         await trio.lowlevel.checkpoint()
-        raise OSError("no such name")
+        raise OSError(f"no such name: {host}:{port}")
 
     lost = await Executor(Egress(resolver=nowhere)).send(
         build_request(ApiCall(name="t", url="http://no.test/"), {}), 5

@@ -60,7 +60,10 @@ async def test_a_minimal_tool_gets_the_defaults(tmp_path: Path, base: str) -> No
         ({"input_schema": {}}, "input_schema.type"),
         ({"input_schema": {"type": "string"}}, "input_schema.type"),
         ({"input_schema": {"type": "object", "required": ["a"]}}, "input_schema.required"),
-        ({"input_schema": {"type": "object", "properties": {"a": {"$ref": "http://x/"}}}}, "input_schema.properties.a.$ref"),
+        (
+            {"input_schema": {"type": "object", "properties": {"a": {"$ref": "http://x/"}}}},
+            "input_schema.properties.a.$ref",
+        ),
         ({"response_mode": "async"}, "response_mode"),
         ({"surprise": 1}, "surprise"),
         ({"description": "x" * 4001}, "description"),
@@ -80,11 +83,17 @@ async def test_a_minimal_tool_gets_the_defaults(tmp_path: Path, base: str) -> No
         ({"api_configuration": {"auth_type": "Digest"}}, "api_configuration.auth_type"),
         ({"api_configuration": {"auth_type": "Bearer"}}, "api_configuration.auth_credentials"),
         (
-            {"api_configuration": {"auth_type": "Bearer", "auth_credentials": "t", "headers": {"authorization": "x"}}},
+            {
+                "api_configuration": {
+                    "auth_type": "Bearer",
+                    "auth_credentials": "t",
+                    "headers": {"authorization": "x"},
+                }
+            },
             "api_configuration.headers",
         ),
     ],
-)  # fmt: skip
+)
 async def test_what_is_wrong_is_named_in_the_details(
     tmp_path: Path, changes: dict[str, Any], field: str
 ) -> None:
@@ -206,13 +215,20 @@ async def test_imports_are_drafts_that_can_be_saved(tmp_path: Path) -> None:
         "servers": [{"url": "https://pets.test/v1"}],
         "paths": {
             "/pets/{petId}": {
-                "parameters": [{"name": "petId", "in": "path", "required": True, "schema": {"$ref": "#/components/schemas/Id"}}],
+                "parameters": [
+                    {
+                        "name": "petId",
+                        "in": "path",
+                        "required": True,
+                        "schema": {"$ref": "#/components/schemas/Id"},
+                    }
+                ],
                 "get": {"operationId": "getPet", "summary": "One pet"},
                 "delete": {"operationId": "deletePet"},
             }
         },
         "components": {"schemas": {"Id": {"type": "integer"}}},
-    }  # fmt: skip
+    }
     async with open_api(tmp_path) as api:
         (draft,) = (await api.post(f"{BASE}/import", {"curl": curl})).json["drafts"]
         assert draft["api_configuration"]["url"] == "https://x.test/v1/orders?lang=ko"

@@ -130,21 +130,39 @@ def broken(tool_id: str) -> dict[str, tuple[dict[str, Any], str, str]]:
         "no tool": (branching(""), "F1", "call"),
         "unknown tool": (branching("nope"), "F1", "call"),
         "own mode": (branching(tool_id, response_mode="wait"), "F2", "call"),
-        "logic at the tool": (with_edges(edge("call", "no", "logic", **equation("outcome", 1))), "F9", "call"),
+        "logic at the tool": (
+            with_edges(edge("call", "no", "logic", **equation("outcome", 1))),
+            "F9",
+            "call",
+        ),
         "two begins": (with_nodes(node("again", "begin")), "F11", "again"),
         "no position": (with_nodes({"id": "yes", "type": "endCall"}), "F11", "yes"),
         "into begin": (with_edges(edge("check", "start", "logic", **equation("x", 1))), "F11", "start"),
         "out of end": (with_edges(edge("yes", "no")), "F11", "yes"),
-        "bad path": (branching(tool_id, response_variables=[{"variable_name": "a", "json_path": "$..a"}]), "node", "call"),
-        "bad name": (branching(tool_id, response_variables=[{"variable_name": "camelCase", "json_path": "$"}]), "node", "call"),
+        "bad path": (
+            branching(tool_id, response_variables=[{"variable_name": "a", "json_path": "$..a"}]),
+            "node",
+            "call",
+        ),
+        "bad name": (
+            branching(tool_id, response_variables=[{"variable_name": "camelCase", "json_path": "$"}]),
+            "node",
+            "call",
+        ),
         "dangling": (with_edges(edge("check", "nowhere", "logic", **equation("x", 1))), "shape", "check"),
         "old graph": ({"nodes": [], "edges": [], "flowData": {}}, "shape", ""),
         "inline secret": (
-            with_nodes(node("call", "api", api_configuration={"url": "https://x/", "method": "GET", "auth_credentials": "s"})),
+            with_nodes(
+                node(
+                    "call",
+                    "api",
+                    api_configuration={"url": "https://x/", "method": "GET", "auth_credentials": "s"},
+                )
+            ),
             "F10",
             "call",
         ),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("fault", broken("t"))
@@ -198,7 +216,15 @@ async def test_a_conversation_waits_routes_and_fills_in_variables(tmp_path: Path
         "nodes": [
             node("start", "begin"),
             node("ask", "conversation", prompt="Greet {{customer}} and ask for the order number."),
-            node("look", "api", api_configuration={"url": "{{base}}/orders", "method": "POST", "body": {"who": "{{customer}}"}}),
+            node(
+                "look",
+                "api",
+                api_configuration={
+                    "url": "{{base}}/orders",
+                    "method": "POST",
+                    "body": {"who": "{{customer}}"},
+                },
+            ),
             node("bye", "endCall", prompt="Say goodbye."),
             node("sorry", "endCall"),
         ],
@@ -208,7 +234,7 @@ async def test_a_conversation_waits_routes_and_fills_in_variables(tmp_path: Path
             edge("look", "bye", "ai", prompt="it worked"),
             edge("look", "sorry"),
         ],
-    }  # fmt: skip
+    }
     answers = (say("Hello Kim!"), say("0"), say("Which number, please?"), say("1"), say("Goodbye."))
     async with served(tmp_path, *answers) as (api, server):
         session = (await api.create()).rpartition("/")[2]

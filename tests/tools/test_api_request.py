@@ -16,7 +16,7 @@ def schema(*required: str, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
-S, I, N, B = ({"type": kind} for kind in ("string", "integer", "number", "boolean"))
+S, INT, N, B = ({"type": kind} for kind in ("string", "integer", "number", "boolean"))
 LIST = {"type": "array"}
 OBJECT = {"type": "object"}
 
@@ -54,7 +54,9 @@ def build(
         (URL, {"q": "a\r\nHost: x"}, f"{URL}?q=a%0D%0AHost%3A%20x"),
     ],
 )
-def test_get_puts_arguments_after_the_urls_own_query(url: str, arguments: dict[str, Any], expected: str) -> None:
+def test_get_puts_arguments_after_the_urls_own_query(
+    url: str, arguments: dict[str, Any], expected: str
+) -> None:
     request = build("GET", url, arguments, variables={"call_id": "secret"})
     assert request.url == expected
     assert request.body is None
@@ -89,16 +91,16 @@ def test_declared_arguments_come_first_and_in_the_schemas_order() -> None:
 @pytest.mark.parametrize(
     ("wanted", "given", "sent"),
     [
-        (I, "5", 5),
-        (I, 5.0, 5),
+        (INT, "5", 5),
+        (INT, 5.0, 5),
         (N, "2.5", 2.5),
         (B, "true", True),
         (S, 5, "5"),
         ({"type": ["integer", "null"]}, None, None),
         ({"type": "string", "nullable": True}, None, None),
-        ({"type": "array", "items": I}, ["1", 2], [1, 2]),
-        ({"type": "object", "properties": {"n": I}}, {"n": "7"}, {"n": 7}),
-        ({"anyOf": [I, S]}, "5", "5"),
+        ({"type": "array", "items": INT}, ["1", 2], [1, 2]),
+        ({"type": "object", "properties": {"n": INT}}, {"n": "7"}, {"n": 7}),
+        ({"anyOf": [INT, S]}, "5", "5"),
         ({"enum": ["a", "b"]}, "b", "b"),
     ],
 )
@@ -113,17 +115,17 @@ def test_arguments_are_converted_without_loss(wanted: Any, given: Any, sent: Any
 @pytest.mark.parametrize(
     ("wanted", "given", "at"),
     [
-        (I, "five", "v"),
-        (I, 1.5, "v"),
-        (I, True, "v"),
+        (INT, "five", "v"),
+        (INT, 1.5, "v"),
+        (INT, True, "v"),
         (B, 1, "v"),
         (B, "yes", "v"),
         (S, ["x"], "v"),
         (S, None, "v"),
         (LIST, "x", "v"),
         (OBJECT, [], "v"),
-        ({"type": "array", "items": I}, [1, "x"], "v[1]"),
-        ({"type": "object", "properties": {"n": I}, "required": ["n"]}, {}, "v.n"),
+        ({"type": "array", "items": INT}, [1, "x"], "v[1]"),
+        ({"type": "object", "properties": {"n": INT}, "required": ["n"]}, {}, "v.n"),
         ({"enum": ["a"]}, "b", "v"),
         ({"type": "integer", "maximum": 3}, 4, "v"),
         ({"type": "string", "minLength": 2}, "a", "v"),

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-import re2
+import re2  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
-from actors.tools.http_api.call import BadArguments
+from actors.tools.http_api.call import BadArguments, entries
 
 JSON = Any
 Schema = Mapping[str, JSON]
@@ -88,7 +88,7 @@ def _value(schema: JSON, value: JSON, at: str, depth: int) -> JSON:
     if isinstance(value, Mapping):
         return _object(schema, cast("Mapping[str, JSON]", value), at, depth)
     if isinstance(value, list):
-        items = cast("list[JSON]", value)
+        items = entries(value)
         wanted = schema.get("items")
         return [_value(wanted, item, f"{at}[{index}]", depth + 1) for index, item in enumerate(items)]
     return value
@@ -167,7 +167,7 @@ def _check(schema: Schema, value: JSON, at: str) -> None:
         if (pattern := schema.get("pattern")) and not matches(str(pattern), value):
             raise BadArguments(f"argument '{at}' must match {pattern}", at)
     elif isinstance(value, list):
-        _length(schema, len(cast("list[JSON]", value)), at, "Items", "items")
+        _length(schema, len(entries(value)), at, "Items", "items")
 
 
 def _length(schema: Schema, length: int, at: str, suffix: str, unit: str) -> None:

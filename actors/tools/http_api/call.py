@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from msgspec import Struct, field
 
@@ -23,6 +23,16 @@ RESPONSE_LIMIT = 1024 * 1024
 """Decoded bytes of a response's body that are read."""
 URL_LIMIT = 8192
 """Bytes of a finished URL."""
+
+
+def entries(value: object) -> list[JSON]:
+    """Return a JSON array that is known to be one, with its type."""
+    return cast("list[JSON]", value)
+
+
+def members(value: object) -> Mapping[str, JSON]:
+    """Return a JSON object with its type; empty for anything else."""
+    return cast("Mapping[str, JSON]", value) if isinstance(value, Mapping) else {}
 
 
 class Place(Struct, frozen=True):

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from actors.errors import Invalid
-from actors.tools.http_api.call import METHODS, ApiCall, Method
+from actors.tools.http_api.call import METHODS, ApiCall, entries
 
 JSON = Any
 _TAKES_VALUE = {
@@ -140,7 +140,7 @@ def _as_call(parsed: _Parsed) -> ApiCall:
     return ApiCall(
         name="_".join([*words, host.hostname or ""] if len(words) == 1 else words).replace(".", "_")[:64],
         url=parsed.url,
-        method=cast("Method", method),
+        method=method,
         headers=headers,
         auth_type="Basic" if auth == "Basic" else "Bearer" if auth else "",
         credentials=credentials,
@@ -194,7 +194,7 @@ def schema_of(value: JSON) -> dict[str, JSON]:
         case str():
             return {"type": "string", "default": value}
         case list():
-            items = cast("list[JSON]", value)
+            items = entries(value)
             return (
                 {"type": "array", "items": _without_defaults(schema_of(items[0]))}
                 if items

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.tools.egress import Egress, Response
-from actors.tools.http_api.call import RESPONSE_LIMIT, BadArguments, BuiltRequest, Outcome
+from actors.tools.http_api.call import RESPONSE_LIMIT, BadArguments, BuiltRequest, Outcome, State
 from actors.tools.tool import ToolError
 
 MESSAGES = {
@@ -56,7 +56,7 @@ class Executor:
             )
         except ToolError as error:
             kind = str(error.fields.get("kind") or "connect")
-            state = "timed_out" if kind == "timeout" else "failed"
+            state: State = "timed_out" if kind == "timeout" else "failed"
             return Outcome(state=state, kind=kind, message=MESSAGES.get(kind, ""), seconds=seconds)
         return _outcome(response)
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from actors.tools.http_api.call import entries
+
 JSON = Any
 MARK = "…"
 
@@ -37,7 +39,7 @@ def _shrink(value: JSON, room: int, *, texts: bool) -> JSON:
     if isinstance(value, str):
         return _cut(value, room) if texts else value
     if isinstance(value, list):
-        return _shrink_list(cast("list[JSON]", value), room - 2, texts=texts)
+        return _shrink_list(entries(value), room - 2, texts=texts)
     if isinstance(value, Mapping):
         return _shrink_object(cast("Mapping[str, JSON]", value), room - 2, texts=texts)
     return value

@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from actors.errors import Invalid
-from actors.tools.http_api.call import METHODS, ApiCall, Method, Place
+from actors.tools.http_api.call import METHODS, ApiCall, Method, Place, entries
 
 JSON = Any
 Object = Mapping[str, JSON]
@@ -58,7 +58,7 @@ def _check_size(value: JSON) -> None:
         if isinstance(node, dict):
             waiting.extend(cast("dict[str, JSON]", node).values())
         elif isinstance(node, list):
-            waiting.extend(cast("list[JSON]", node))
+            waiting.extend(entries(node))
 
 
 def calls_from_openapi(document: Object, base: str = "") -> list[ApiCall]:

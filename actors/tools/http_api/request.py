@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from actors.tools.http_api.arguments import prepare
-from actors.tools.http_api.call import REQUEST_LIMIT, URL_LIMIT, ApiCall, BadArguments, BuiltRequest
+from actors.tools.http_api.call import REQUEST_LIMIT, URL_LIMIT, ApiCall, BadArguments, BuiltRequest, entries
 
 JSON = Any
 USER_AGENT = "greenroom/0.1"
@@ -94,7 +94,7 @@ def _texts(value: JSON) -> list[str]:
     if value is None:
         return []
     if isinstance(value, list):
-        return [_scalar(item) for item in cast("list[JSON]", value) if item is not None]
+        return [_scalar(item) for item in entries(value) if item is not None]
     return [_scalar(value)]
 
 

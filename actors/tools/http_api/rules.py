@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from actors.errors import Invalid
-from actors.tools.http_api.call import METHODS
+from actors.tools.http_api.call import METHODS, entries
 from actors.tools.http_api.request import PLACEHOLDER, VARIABLE
 
 JSON = Any
@@ -105,7 +105,7 @@ def check_url(url: JSON, properties: Mapping[str, JSON]) -> str:
             raise Refusal(at, f"the placeholder {{{name}}} is not a property of input_schema")
     if PLACEHOLDER.search(parts.netloc):
         raise Refusal(at, "an argument must not decide about the host")
-    return url
+    return str(url)
 
 
 def check_method(method: JSON) -> str:
@@ -196,7 +196,7 @@ def _check_node(schema: Mapping[str, JSON], at: str, depth: int) -> None:
     required = schema.get("required", [])
     if not isinstance(required, list):
         raise Refusal(f"{at}.required", "must be a list of property names")
-    for name in cast("list[JSON]", required):
+    for name in entries(required):
         if name not in properties:
             raise Refusal(f"{at}.required", f"{name!r} is not in properties")
     if "enum" in schema and not isinstance(schema["enum"], list):
@@ -213,7 +213,7 @@ def _check_node(schema: Mapping[str, JSON], at: str, depth: int) -> None:
         options = schema.get(keyword, [])
         if not isinstance(options, list):
             raise Refusal(f"{at}.{keyword}", "must be a list of schemas")
-        for index, option in enumerate(cast("list[JSON]", options)):
+        for index, option in enumerate(entries(options)):
             _check_child(option, f"{at}.{keyword}[{index}]", depth + 1)
 
 
