@@ -8,6 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from actors.errors import Invalid
+
 
 def default_data_dir(environment: Mapping[str, str]) -> Path:
     """Return where Greenroom keeps its files: ``GREENROOM_DATA_DIR``, else ``~/.greenroom``."""
@@ -54,11 +56,27 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Return the settings that the environment alone gives; the process's own when none is passed."""
+        """Return the settings that the environment alone gives; the process's own when none is passed.
+
+        Raises:
+            Invalid: a variable that is to be a whole number above 0 is none.
+        """
         found = dict(os.environ if environment is None else environment)
         return cls(
             data_dir=default_data_dir(found),
             default_model=found.get("GREENROOM_DEFAULT_MODEL", ""),
             secret_key=found.pop("GREENROOM_SECRET_KEY", ""),
+            squad_executions=_number(found, "GREENROOM_SQUAD_EXECUTIONS", 5),
+            ledger_events=_number(found, "GREENROOM_LEDGER_EVENTS", 10_000),
+            ledger_bytes=_number(found, "GREENROOM_LEDGER_BYTES", 8 << 20),
             environment=found,
         )
+
+
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise Invalid(f"{name}: {text!r} is not a whole number above 0")
+    return int(text)

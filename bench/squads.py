@@ -11,7 +11,7 @@ import asyncio  # noqa: TID251 - the baseline
 import gc
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -282,12 +282,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="shapes instead of figures")
     quick = parser.parse_args().quick
     squads, crowds, workers = (10, (100,), 100) if quick else (100, (1000, 5000), 1000)
-    ran: Callable[..., dict[str, Any]] = lambda act, *args: trio.run(act, *args)  # noqa: E731 - one place for trio.run
-    results: dict[str, Any] = {"throughput": ran(throughput, squads)}
+    results: dict[str, Any] = {"throughput": trio.run(throughput, squads)}
     results["asyncio_gather"] = baseline(results["throughput"]["model_calls"])
     for crowd in crowds:
-        results[f"followers_{crowd}"] = ran(followers, crowd)
-    results["emergency_stop"] = ran(stop, workers)
+        results[f"followers_{crowd}"] = trio.run(followers, crowd)
+    results["emergency_stop"] = trio.run(stop, workers)
     speed, stopped = results["throughput"], results["emergency_stop"]
     goals = [
         Goal("tasks done of all", speed["tasks_done"] / speed["tasks"], 1.0, ">="),

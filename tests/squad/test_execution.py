@@ -361,3 +361,42 @@ async def test_an_execution_is_found_only_in_its_own_squad(tmp_path: Path) -> No
                 await engine.execution(wrong_squad, wrong_id)
             with pytest.raises(NotFound):
                 await engine.cancel(wrong_squad, wrong_id)
+
+
+# --- what others ask of the engine ----------------------------------------------------------------------------------
+
+
+async def test_a_submitter_can_wait_for_the_plan(tmp_path: Path) -> None:
+    team = Team(planner=lambda _: "no plan here")
+    async with open_engine(store(tmp_path), team.model, tmp_path) as engine:
+        submitted = await engine.submit("squad-1", "go")
+        with trio.fail_after(5):
+            planned = await engine.wait_planned("squad-1", submitted.id)
+    assert (planned.phase, planned.planner_started) == ("awaiting_approval", False)
+
+
+async def test_agents_of_live_plans_are_busy_and_the_squad_says_what_it_does(tmp_path: Path) -> None:
+    team = Team(("first", "ann", []))
+    async with open_engine(store(tmp_path), team.model, tmp_path) as engine:
+        assert (await engine.squad_status("squad-1")).type == "idle"
+        submitted = await engine.submit("squad-1", "go")
+        await wait_phase(engine, "squad-1", submitted.id, "awaiting_approval")
+        assert await engine.busy_agents("squad-1") == {"a-ann"}
+        assert (await engine.squad_status("squad-1")).type == "awaiting_approval"
+        assert set(await engine.squad_statuses()) == {"squad-1"}
+        await engine.cancel("squad-1", submitted.id)
+        assert await engine.busy_agents("squad-1") == frozenset()
+        assert (await engine.squad_status("squad-1")).type == "idle"
+        assert [each.phase for each in await engine.executions("squad-1", phase="cancelled")] == ["cancelled"]
+        assert await engine.executions("squad-1", phase="completed") == []
+
+
+async def test_an_event_published_from_outside_reaches_followers_and_the_activity_log(tmp_path: Path) -> None:
+    async with open_engine(store(tmp_path), Team().model, tmp_path) as engine:
+        with engine.follow("squad-1") as follower:
+            await engine.publish("squad-1", names.AGENTS_CHANGED, {"change": "added", "agentIds": ["x"]})
+            (event,) = drain(follower)
+        (entry,) = await engine.activity("squad-1")
+    assert event.payload["squadId"] == "squad-1"
+    assert event.payload["agentIds"] == ["x"]
+    assert entry.event_type == names.AGENTS_CHANGED
