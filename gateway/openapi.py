@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from gateway.credentials import COOKIE
 from gateway.dialect import API_TOOLS, DOCKER_AGENT, OPENAI, SQUADS, Dialect
 from gateway.errors import status_of
 from gateway.http import JSON
@@ -41,17 +42,23 @@ _ERRORS: Mapping[Dialect, tuple[str, JSON]] = {
     ),
 }
 """Dialect → the name and schema of its error body."""
+_CREDENTIALS: Mapping[str, JSON] = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "login": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+}
+"""Name → how a credential may come; one of them is enough."""
 
 
 def document(routes: Iterable[Route], version: str, *, secured: bool = False) -> dict[str, JSON]:
     """Return the document for the rows that are documented.
 
     Args:
-        routes: The table's rows; WebSocket rows and hidden ones are left out.
+        routes: The table's rows; undocumented ones are left out. A WebSocket row is the GET that asks for the upgrade.
         version: Of the program.
-        secured: Whether a bearer token is asked for.
+        secured: Whether a credential is asked for.
     """
-    rows = [row for row in routes if row.socket is None and row.documented]
+    rows = [row for row in routes if row.documented]
     schemas, components = _schemas(rows)
     paths: dict[str, dict[str, JSON]] = {}
     for row in rows:
@@ -66,7 +73,7 @@ def document(routes: Iterable[Route], version: str, *, secured: bool = False) ->
         "components": {"schemas": components},
     }
     if secured:
-        body["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+        body["components"]["securitySchemes"] = _CREDENTIALS
     return body
 
 
@@ -96,7 +103,7 @@ def _operation(row: Route, schemas: Mapping[int, JSON], *, secured: bool) -> dic
     if row.body is not None:
         operation["requestBody"] = {"content": {"application/json": {"schema": schemas[id(row.body)]}}}
     if secured and row.scope is not Scope.PUBLIC:
-        operation["security"] = [{"bearer": []}]
+        operation["security"] = [{name: list[str]()} for name in _CREDENTIALS]
     return operation
 
 
@@ -138,6 +145,8 @@ def _responses(row: Route, schemas: Mapping[int, JSON]) -> dict[str, JSON]:
     schema: JSON = schemas[id(kind)] if kind is not None else {}
     if isinstance(row.reply, Stream):
         reply = {"description": "A stream of events", "content": {row.reply.content_type: {"schema": schema}}}
+    elif row.socket is not None:
+        reply = {"description": "A WebSocket"}
     elif row.status != 204:
         reply["content"] = {"application/json": {"schema": schema}}
     failures = {status_of(error) for error in row.errors} | {400}
@@ -145,6 +154,8 @@ def _responses(row: Route, schemas: Mapping[int, JSON]) -> dict[str, JSON]:
         failures |= {401, 403}
     if "{" in row.path:
         failures.add(404)
+    if row.socket is not None:
+        failures.add(426)
     error = {"content": {"application/json": {"schema": {"$ref": _REF.format(name=_ERRORS[row.dialect][0])}}}}
     return {str(row.status): reply} | {
         str(status): {"description": "Failure", **error} for status in sorted(failures)

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
 
 from actors.auth.keys import Keys
+from actors.auth.messages import ScopeName
 from actors.auth.queries import KeyRows
 from actors.journal.memory import open_memory
 from gateway.dialect import SQUADS
 from gateway.http import Request
 from gateway.route import Scope, SocketRunner, socket
+from gateway.routes import TABLE
 from gateway.routes.auth import ROUTES as AUTH
 from gateway.settings import Settings
 from gateway.websocket import Socket
 from tests.gateway.kit import Answer, Server, row, serving
 
 MASTER = "the master key"
+UPGRADE = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec_WebSocket_Version": "13",
+    "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
 
 
 class World:
@@ -202,17 +212,11 @@ async def test_another_page_may_follow_a_link_with_the_cookie(door: Settings) ->
 
 
 async def test_a_socket_is_refused_before_it_exists(door: Settings) -> None:
-    upgrade = {
-        "Upgrade": "websocket",
-        "Connection": "Upgrade",
-        "Sec_WebSocket_Version": "13",
-        "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==",
-    }
     async with open_server(door) as server:
         writes = await issue(server, "agent_write")
         path = "/api/v1/squads/ws"
-        assert failed(await server.request("GET", path, b"", **upgrade), 401, "UNAUTHORIZED")
-        assert failed(await server.request("GET", path, b"", X_API_Key=writes, **upgrade), 403, "FORBIDDEN")
+        assert failed(await server.request("GET", path, b"", **UPGRADE), 401, "UNAUTHORIZED")
+        assert failed(await server.request("GET", path, b"", X_API_Key=writes, **UPGRADE), 403, "FORBIDDEN")
         async with server.websocket(path, X_API_Key=MASTER) as websocket:
             assert await websocket.get_message() == "hello"
 
@@ -263,3 +267,73 @@ async def test_a_malformed_key_request_makes_no_key(door: Settings, body: bytes)
         answer = await server.request("POST", "/api/v1/auth/keys", body, X_API_Key=MASTER)
         assert answer.status == 400
         assert (await server.request("GET", "/api/v1/auth/keys", X_API_Key=MASTER)).json == []
+
+
+async def test_no_row_of_any_api_answers_without_a_credential_or_without_its_scope(door: Settings) -> None:
+    """What the endpoint is asked for never gets to a handler: the runtime has nothing but keys."""
+    settings = msgspec.structs.replace(door, require_auth=True, master_key=MASTER)
+    async with open_memory() as log:
+        log.register(KeyRows())
+        keys = Keys(log, lambda: 1.0)
+        scopes: tuple[ScopeName, ...] = ("agent_read", "agent_write")
+        held = {scope: (await keys.issue("k", [scope])).text for scope in scopes}
+        async with serving(TABLE.routes, settings, runtime=World(keys)) as server:
+            for each in TABLE.routes:
+                if each.scope is Scope.PUBLIC:
+                    continue
+                path = re.sub(r"\{[^}]*\}", "x", each.path)
+                upgrade = UPGRADE if each.socket else {}
+                wrong = [text for scope, text in held.items() if scope != each.scope.value]
+                assert (await server.request(each.method, path, b"", **upgrade)).status == 401, path
+                for text in wrong:
+                    answer = await server.request(each.method, path, b"", X_API_Key=text, **upgrade)
+                    assert answer.status == 403, path
+
+
+@pytest.mark.parametrize("name", ["apiKey", "api_key", "key", "token", "access_token", "aigo_session"])
+async def test_a_credential_in_the_url_counts_for_nothing(door: Settings, name: str) -> None:
+    async with open_server(door) as server:
+        answer = await server.request("GET", f"/api/v1/squads?{name}={quote(MASTER)}")
+        assert failed(answer, 401, "UNAUTHORIZED")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}],
+    ids=repr,
+)
+async def test_another_page_cannot_open_a_socket_with_the_cookie(
+    door: Settings, headers: dict[str, str]
+) -> None:
+    async with open_server(door) as server:
+        cookie = await login(server, MASTER)
+        path = "/api/v1/squads/ws"
+        answer = await server.request("GET", path, b"", Cookie=cookie, **UPGRADE, **headers)
+        assert failed(answer, 403, "FORBIDDEN")
+        async with server.websocket(path, Cookie=cookie) as websocket:
+            assert await websocket.get_message() == "hello"
+
+
+async def test_a_credential_is_in_no_answer_no_figure_and_no_log(
+    door: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with open_server(door) as server:
+        key = await issue(server, "admin")
+        wrong = "grk_" + "canary" * 6
+        seen = b""
+        for headers in (
+            {"X_API_Key": wrong},
+            {"Authorization": f"Bearer {wrong}"},
+            {"Cookie": f"aigo_session={wrong}"},
+        ):
+            seen += (await server.request("GET", "/api/v1/squads", b"", **headers)).body
+        for body in ({"apiKey": wrong}, {"apiKey": [wrong]}, {"name": wrong, "scopes": [7]}):
+            for path in ("login", "keys"):
+                data = msgspec.json.encode(body)
+                seen += (await server.request("POST", f"/api/v1/auth/{path}", data, X_API_Key=key)).body
+        seen += (await server.request("GET", "/api/v1/auth/keys", X_API_Key=key)).body
+        seen += server.endpoint.metrics.render()
+    for secret in (key, wrong, MASTER):
+        assert secret.encode() not in seen
+        assert secret not in caplog.text

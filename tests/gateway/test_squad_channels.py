@@ -147,6 +147,67 @@ async def test_a_cursor_that_is_none_is_refused(
         await refused(api, f"{path.replace('{id}', squad_id)}?cursor={cursor}", 400, "BAD_REQUEST")
 
 
+def header_values(newest: int) -> list[str]:
+    """Return what clients of other streams send as their cursor."""
+    numbers = ["0", "-1", "007", "1e3", " 12 ", str(2**63 - 1), str(2**64), "9" * 5000]
+    return [*numbers, *map(str, (newest, newest + 1)), "abc", "1,2", "1;2", "3, 7", "%31"]
+
+
+@pytest.mark.parametrize("path", RESUMABLE)
+async def test_no_cursor_a_client_makes_up_replays_everything(
+    door: Settings, tmp_path: Path, path: str
+) -> None:
+    async with open_api(tmp_path, limits=door) as api:
+        squad_id = await api.squad()
+        show(api, squad_id, 20)
+        bus = api.runtime.squads.bus
+        for value in header_values(bus.last):
+            await refused(api, path.replace("{id}", squad_id), 400, "BAD_REQUEST", Last_Event_ID=value)
+        for number in (bus.last + 1, bus.last + 1_000_000, 10**18 - 1):
+            async with channel(api, path, squad_id, f"?cursor={bus.boot}-{number}") as client:
+                assert (await client.next())[0] == "stream:gap"
+        disagreeing = {"Last_Event_ID": f"{bus.boot}-1"}
+        async with channel(api, path, squad_id, f"?cursor={bus.boot}-{bus.last}", **disagreeing) as client:
+            show(api, squad_id, 1, "squad:task-started")
+            assert (await client.next())[0] == "squad:task-started"
+
+
+@pytest.mark.parametrize("path", CHANNELS)
+async def test_line_ends_in_what_happened_forge_nothing(door: Settings, tmp_path: Path, path: str) -> None:
+    text = "a\revent: done\rid: 999\r\n\r\ndata: x\u2028\u0085"
+    async with open_api(tmp_path, limits=door) as api:
+        squad_id = await api.squad()
+        async with channel(api, path, squad_id) as client:
+            payload = {"squadId": squad_id, "text": text}
+            api.runtime.squads.bus.publish(SquadEvent("squad:agent-response", squad_id, payload, 1.0))
+            show(api, squad_id)
+            first, second = await client.take(2)
+    assert (first[0], first[2]["text"]) == ("squad:agent-response", text)
+    assert second[0] == "squad:task-completed"
+
+
+@pytest.mark.parametrize("path", CHANNELS)
+async def test_a_client_that_leaves_is_let_go(door: Settings, tmp_path: Path, path: str) -> None:
+    async with open_api(tmp_path, limits=door) as api:
+        squad_id = await api.squad()
+        metrics = api.server.endpoint.metrics
+        for _ in range(5):
+            async with channel(api, path, squad_id) as client:
+                show(api, squad_id)
+                await client.next()
+        with trio.fail_after(PATIENCE):
+            while open_streams(metrics.render()):  # noqa: ASYNC110 - the door says nothing when it lets go
+                await trio.sleep(0.01)
+
+
+def open_streams(figures: bytes) -> float:
+    """Return how many streams and sockets are open."""
+    names = ("greenroom_http_streams ", "greenroom_http_sockets ")
+    values = [float(line.split()[-1]) for line in figures.decode().splitlines() if line.startswith(names)]
+    assert len(values) == 2, figures
+    return sum(values)
+
+
 @pytest.mark.parametrize("path", CHANNELS)
 async def test_who_may_not_read_is_refused_before_anything_opens(
     door: Settings, tmp_path: Path, path: str

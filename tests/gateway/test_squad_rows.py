@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from gateway.dialect import SQUADS
+from gateway.openapi import document
 from gateway.route import Route, Scope
 from gateway.routes import TABLE
 from gateway.settings import Settings
@@ -94,6 +95,15 @@ def test_the_page_is_up_to_date_and_names_tests_that_exist() -> None:
             file, _, name = each.test.partition("::")
             tree = ast.parse((TESTS / file).read_text())
             assert name in {node.name for node in tree.body if isinstance(node, ast.AsyncFunctionDef)}, each
+
+
+def test_the_description_has_every_served_endpoint_under_its_tag() -> None:
+    paths = document(TABLE.routes, "1.0")["paths"]
+    for each in ENDPOINTS:
+        if each.test:
+            method = "get" if each.method == "WS" else each.method.lower()
+            tags = paths[BASE + each.path][method]["tags"]
+            assert tags == ["Squad Templates" if 68 <= each.number <= 74 else "Squads"]
 
 
 async def test_without_a_credential_no_row_answers(tmp_path: Path) -> None:

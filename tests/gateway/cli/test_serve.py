@@ -84,6 +84,36 @@ async def test_the_token_made_for_the_world_is_asked_for(tmp_path: Path) -> None
         assert json.loads(await server.post("/api/sessions", {}, line.rpartition(" ")[2]))["id"]
 
 
+async def test_a_stored_admin_key_is_enough_to_require_credentials(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--master-key", "m", "--require-auth") as server:
+        body = {"name": "ops", "scopes": ["admin"]}
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            await server.post("/api/v1/auth/keys", body)
+        refused.value.close()
+        key = json.loads(await server.post("/api/v1/auth/keys", body, "m"))["key"]
+        assert await server.stop() == 0
+    async with serving(tmp_path, "--require-auth", "--hide-page", "/squad") as server:
+        assert json.loads(await server.post("/api/sessions", {}, key))["id"]
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            await server.post("/api/v1/squads", {}, key)
+        assert json.loads(refused.value.read())["error"]["code"] == "FEATURE_HIDDEN"
+        refused.value.close()
+
+
+async def test_agents_do_not_see_the_keys_of_their_server(
+    serve_model: ServeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREENROOM_MASTER_KEY", "canary-of-the-master")
+    await serve_model(openai_call("shell", '{"cmd": "env"}'), openai_text("seen"))
+    async with serving(tmp_path) as server:
+        template = {"title": "t", "tools_approved": True}
+        session = json.loads(await server.post("/api/sessions", template))["id"]
+        body = {"messages": [{"role": "user", "content": "run it"}]}
+        stream = await server.post(f"/api/sessions/{session}/agent/agent", body)
+    assert b"PATH=" in stream
+    assert b"canary-of-the-master" not in stream
+
+
 async def test_a_unix_socket_is_announced_and_removed(tmp_path: Path) -> None:
     path = tmp_path / "run" / "greenroom.sock"
     async with serving(tmp_path, "--listen", f"unix://{path}") as server:
@@ -98,6 +128,10 @@ async def test_a_unix_socket_is_announced_and_removed(tmp_path: Path) -> None:
     [
         (["--pull-interval", "5"], 2, "only be used with OCI or URL references, not local files"),
         (["--auth-token", "x", "--no-auth"], 2, "contradict"),
+        (["--master-key", "x", "--no-auth"], 2, "--master-key and --no-auth contradict"),
+        (["--require-auth", "--no-auth"], 2, "--require-auth and --no-auth contradict"),
+        (["--require-auth"], 1, "no stored access key has the scope admin"),
+        (["--hide-page", "/nothing"], 2, "/nothing"),
         (["--fake", "a.yaml", "--record", "b.yaml"], 2, "exclude each other"),
         (["--fake", "missing.yaml"], 1, "missing.yaml"),
         (["--listen", "nowhere"], 1, "nowhere"),
