@@ -79,6 +79,10 @@ class Conversation:
         self._own.add(accepted.run_id)
         return await self._until_end(accepted.run_id, accepted.after)
 
+    async def cancel(self) -> None:
+        """Cancel the run going on."""
+        await self.session.cancel("interrupted by the user")
+
     async def watch(self) -> None:
         """Show the runs that others start in this session, for ever. Their questions are left to those others."""
         after = (await self.session.view()).seq

@@ -360,6 +360,12 @@ def serve_copilot(log_level: str | None, **options: Any) -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Read the agents and end.")
 @click.option(
+    "--remote",
+    metavar="URL",
+    help="Let an agent of this server answer; the first word may be the agent's name.",
+)
+@click.option("--auth-token", envvar="GREENROOM_AUTH_TOKEN", metavar="TOKEN", help="Token for --remote.")
+@click.option(
     "--listen",
     metavar="ADDRESS",
     help="Let others drive this run over HTTP: host:port, unix://PATH or fd://N. No credentials are asked for.",

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 import trio
@@ -18,7 +18,7 @@ from rich.console import Console
 
 from actors import Runtime, Session, open_runtime
 from actors.config.remote import remote_source
-from actors.errors import NotFound
+from actors.errors import Invalid, NotFound
 from actors.models.provider import Part
 from actors.session.messages import Template
 from gateway.cli.conversation import Conversation
@@ -27,6 +27,8 @@ from gateway.cli.display import Display, JsonDisplay, MarkdownDisplay, PlainDisp
 from gateway.cli.enter import enter, settings_for
 from gateway.cli.models import models_for
 from gateway.cli.person import TerminalPerson
+from gateway.cli.remote import Remote, RemoteConversation, find_agent, find_session
+from gateway.client import open_client
 from gateway.control import control_plane
 from gateway.listeners import Listener
 from gateway.serve import Stop, serve, stop_on_signals
@@ -60,6 +62,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     prompt_file: tuple[Path, ...] = ()
     attach: tuple[Path, ...] = ()
     dry_run: bool = False
+    remote: str | None = None
+    auth_token: str | None = None
 
 
 def split(words: Sequence[str]) -> tuple[str | Path | None, str]:
@@ -90,10 +94,14 @@ def split(words: Sequence[str]) -> tuple[str | Path | None, str]:
 def run(**options: object) -> int:
     """Run the command and return its exit status."""
     given = RunOptions(**options)  # type: ignore[arg-type] # click made them from the same names
-    agents, message = split(given.words)
+    agents, message = (None, "") if given.remote else split(given.words)
+    if given.remote:
+        refuse_local_options(given)
     if given.yolo and given.safety not in (None, "autonomous"):
         raise click.UsageError("--yolo and --safety contradict each other")
     message = "\n\n".join([*(path.read_text("utf-8").strip() for path in given.prompt_file), message]).strip()
+    if given.remote:
+        return enter(lambda: talk_remotely(given, message))
     if not message and not given.dry_run and (given.exec or not sys.stdin.isatty()) and not stays(given):
         message = sys.stdin.read().strip()
         if not message:
@@ -143,6 +151,48 @@ async def talk(options: RunOptions, agents: str | Path | None, message: str) -> 
         if stays(options):
             await stop.wait()
         return status
+
+
+def refuse_local_options(options: RunOptions) -> None:
+    """Raise click.UsageError for an option that only means something for a run in this process."""
+    local = {
+        "--listen": options.listen,
+        "--fake": options.fake,
+        "--record": options.record,
+        "--attach": options.attach,
+        "--dry-run": options.dry_run,
+        "--session-db": options.session_db,
+    }
+    if given := [name for name, value in local.items() if value]:
+        raise click.UsageError(f"{given[0]} is for runs in this process, not for --remote")
+
+
+async def talk_remotely(options: RunOptions, prompt: str) -> int:
+    """Answer or chat as :func:`talk` does, by an agent of a server."""
+    settings = settings_for(data_dir=options.data_dir, session_db=None)
+    policy = "autonomous" if options.yolo else options.safety
+    template: dict[str, Any] = {"safety_policy": policy} if policy else {}
+    if options.working_dir:
+        template["working_dir"] = str(options.working_dir.absolute())
+    async with open_client(options.remote or "", options.auth_token or "") as client:
+        agent, said = await find_agent(client, options.words)
+        message = "\n\n".join(filter(None, (prompt, said)))
+        console = Console(stderr=options.as_json or not sys.stdout.isatty())
+        person: TerminalPerson | None = None
+        if sys.stdin.isatty() and console.is_terminal:
+            person = TerminalPerson.at_terminal(console, settings.data_dir)
+        if not message and (options.exec or person is None):
+            message = (await trio.to_thread.run_sync(sys.stdin.read)).strip()
+            if not message:
+                raise Invalid("there is no message: give one as an argument or on standard input")
+        session = await find_session(client, options.session or "", template)
+        remote = Remote(agent=agent, name=options.agent or "", session=session, model=options.model or "")
+        display = None if options.as_json else display_for(session, console, as_json=False)
+        conversation = RemoteConversation(client, remote, display, person)
+        if not message and person is not None:
+            await chat(conversation, person)
+            return 0
+        return EXIT_BY_REASON.get(await conversation.say(message), 0)
 
 
 def stays(options: RunOptions) -> bool:
@@ -225,19 +275,31 @@ async def exists(runtime: Runtime, session_id: str) -> bool:
     return True
 
 
-async def chat(conversation: Conversation, person: TerminalPerson) -> None:
+class Talk(Protocol):
+    """A conversation, here or on a server."""
+
+    async def say(self, text: str, /) -> str:
+        """Have one message answered; return how the run ended."""
+        ...
+
+    async def cancel(self) -> None:
+        """Cancel the run going on."""
+        ...
+
+
+async def chat(conversation: Talk, person: TerminalPerson) -> None:
     """Take lines until the person leaves. Ctrl-C cancels the answer being given."""
     while (line := await person.line()) is not None:
         if line.strip():
             await answer(conversation, line)
 
 
-async def answer(conversation: Conversation, line: str) -> None:
+async def answer(conversation: Talk, line: str) -> None:
     """Answer one line; the first SIGINT cancels the run, a second one interrupts the program."""
 
     async def watch(signals: AsyncIterator[int]) -> None:
         async for _ in signals:
-            await conversation.session.cancel("interrupted by the user")
+            await conversation.cancel()
             break
         async for _ in signals:
             raise KeyboardInterrupt
