@@ -45,7 +45,7 @@ class Keys:
         self._clock = clock
         self._writing = trio.Lock()
         self._known: dict[bytes, tuple[AccessKey, float]] = {}
-        self._revoked = 0
+        self._revoked: set[str] = set()
 
     async def issue(self, name: str, scopes: Collection[ScopeName]) -> Issued:
         """Make and store a key.
@@ -87,8 +87,12 @@ class Keys:
             if all(key.id != key_id for key in await self.list()):
                 raise NotFound(f"access key {key_id} not found")
             await self._append(KeyRevoked(key_id), self._clock())
-            self._revoked += 1
+            self._revoked.add(key_id)
             self._known.clear()
+
+    def was_revoked(self, key_id: str) -> bool:
+        """Say whether this process revoked a key, for those who go on serving it without asking anew."""
+        return key_id in self._revoked
 
     async def recognise(self, text: str) -> AccessKey | None:
         """Return the valid key with this text, ``None`` when there is none."""
@@ -103,12 +107,12 @@ class Keys:
         known = self._known.get(digest)
         if known is not None and now < known[1]:
             return known[0]
-        revoked = self._revoked
+        revoked = len(self._revoked)
         # A key's text is 256 random bits: finding its digest in an index tells a guesser nothing.
         key = await self._log.query(partial(queries.key_with, digest=digest))
         if key is None:
             self._known.pop(digest, None)
-        elif revoked == self._revoked:
+        elif revoked == len(self._revoked):
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[digest] = (key, now + REMEMBERED_SECONDS)

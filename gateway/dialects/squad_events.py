@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from actors.errors import Invalid
 from actors.journal.ring import Frame
 from actors.squad.bus import Follower, Gap, Lagged
 from actors.squad.events import DELETED, PREFIX
+from gateway.errors import HttpFailure
 from gateway.http import JSON, Request
 from gateway.sse import PING, event_block
 from gateway.websocket import Socket
@@ -64,9 +65,19 @@ class Channel:
         types: Names the client wants; empty for all.
         squad_id: The squad it follows; its end is the channel's. ``None`` for all squads.
         resumable: Whether events carry the cursor with which the client can go on.
+        refused: Says whether the client's credential was revoked since; nothing is sent to it then.
     """
 
-    def __init__(self, boot: str, types: frozenset[str], squad_id: str | None, *, resumable: bool) -> None:
+    def __init__(
+        self,
+        boot: str,
+        types: frozenset[str],
+        squad_id: str | None,
+        *,
+        resumable: bool,
+        refused: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.refused = refused
         self._boot = boot
         self._types = types
         self._squad_id = squad_id
@@ -138,6 +149,8 @@ class ChannelSource:
             batch: Batch | None = None
             with trio.CancelScope(deadline=deadline):
                 batch = await self._follower.next()
+            if self._channel.refused():
+                return None
             if batch is None:
                 return PING
             self._ended = self._channel.ends_with(batch)
@@ -149,11 +162,17 @@ class ChannelSource:
 
 
 async def send_events(socket: Socket, follower: Follower, channel: Channel) -> None:
-    """Send a channel's events on a socket until its squad is gone; what the client sends is dropped."""
+    """Send a channel's events on a socket until its squad is gone; what the client sends is dropped.
+
+    Raises:
+        HttpFailure: 401, the client's credential was revoked.
+    """
     socket.ignore_messages()
     ended = False
     while not ended:
         batch = await follower.next()
+        if channel.refused():
+            raise HttpFailure(401, "the key was revoked")
         ended = channel.ends_with(batch)
         for message in channel.messages(batch):
             await socket.send(message)

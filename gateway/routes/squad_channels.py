@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from msgspec import Struct
 
@@ -47,7 +48,9 @@ async def _open(
         await runtime.squad_store.squad(squad_id)
     # "From now on" is now, and not when the answer's head is on its way.
     start = cursor or f"{bus.boot}-{bus.last}"
-    return Channel(bus.boot, types, squad_id, resumable=resumable), start, squad_id
+    refused = partial(runtime.keys.was_revoked, request.principal.name)
+    channel = Channel(bus.boot, types, squad_id, resumable=resumable, refused=refused)
+    return channel, start, squad_id
 
 
 async def _events(request: Request, runtime: Runtime, *, resumable: bool = True) -> StreamReply:

@@ -162,8 +162,8 @@ is answered before a stream or a socket exists. The durable record of a run is `
 ## What is not promised
 
 Fields may be added to any answer and event. A cursor is good for one process: after a restart it is answered with a
-gap. A login ends with the process, too; keys do not. A stream that is open when its key is revoked goes on until it
-ends.
+gap. A login ends with the process, too; keys do not.
+A channel carries nothing more once its key is revoked; other streams go on until they end.
 """
 
 

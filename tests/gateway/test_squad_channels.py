@@ -15,7 +15,7 @@ from actors.squad.events import SquadEvent
 from gateway.routes import squad_channels
 from gateway.settings import Settings
 from tests.gateway.kit import PATIENCE, Connection
-from tests.gateway.squad_kit import BASE, Api, failed, open_api
+from tests.gateway.squad_kit import BASE, Api, failed, open_api, squad_body
 from tests.gateway.test_websocket import upgrade_bytes
 
 NAMES = ("squad:task-completed", "squad:task-started", "squad:budget-warning")
@@ -218,6 +218,28 @@ async def test_who_may_not_read_is_refused_before_anything_opens(
         found = path.replace("{id}", "any")
         await refused(api, found, 401, "UNAUTHORIZED")
         await refused(api, found, 403, "FORBIDDEN", X_API_Key=writes.text)
+
+
+@pytest.mark.parametrize("path", CHANNELS)
+async def test_a_client_whose_key_is_revoked_gets_nothing_more(
+    door: Settings, tmp_path: Path, path: str
+) -> None:
+    limits = msgspec.structs.replace(door, require_auth=True, master_key="m")
+    async with open_api(tmp_path, limits=limits) as api:
+        made = await api.ask("POST", "/squads", squad_body(tmp_path / "ws"), X_API_Key="m")
+        squad_id = made.json["id"]
+        mine, other = [await api.runtime.keys.issue("r", ["agent_read"]) for _ in range(2)]
+        async with (
+            channel(api, path, squad_id, X_API_Key=mine.text) as client,
+            channel(api, path, squad_id, X_API_Key=other.text) as stays,
+        ):
+            show(api, squad_id)
+            await client.next()
+            await api.runtime.keys.revoke(mine.key.id)
+            show(api, squad_id)
+            with pytest.raises((EOFError, ConnectionClosed)):
+                await client.next()
+            await stays.take(2)
 
 
 @pytest.mark.parametrize("path", RESUMABLE)
