@@ -50,6 +50,8 @@ JSON = Any
 logger = logging.getLogger("greenroom.squad")
 LIVE_LIMIT = 5
 """Executions of one squad that may be live at once."""
+SUBMIT_SECONDS = 30.0
+"""How long a submission may take to be recorded."""
 STOP_SECONDS = 30.0
 """How long an emergency stop waits for executions to record it."""
 LEDGER_PAGE = 1000
@@ -104,6 +106,9 @@ class SquadEngine:
             NotFound: no such squad.
             Invalid: the request is blank, or the squad has as many live executions as it may.
             Conflict: the squad has no agents, its workspace cannot be written, or it is being stopped.
+            Unavailable: the disk did not answer in time.
+
+        Cancellation: it is submitted first.
         """
         squad = await self._store.squad(squad_id)
         if not request.strip():
@@ -111,26 +116,33 @@ class SquadEngine:
         if not squad.agents:
             raise Conflict("the squad has no agents")
         budget = await self._store.budget_config(squad_id)
-        async with self._lock(squad_id):
-            if self.switch(squad_id).reason is not None:
-                raise Conflict("the squad is being stopped")
-            log = self.services.log
-            driven = await log.query(partial(queries.count_driven, squad_id=squad_id))
-            if driven >= self._live_limit:
-                raise Invalid(f"invalid input: squad {squad_id} already has {driven} active executions")
-            await self._prepare(squad)
-            execution_id = new_uuid()
-            submitted = m.ExecutionSubmitted(
-                squad_id=squad_id,
-                squad_name=squad.name,
-                workspace=squad.workspace_path,
-                request=request,
-                auto_approve=auto_approve,
-            )
-            record = codec.encode(submitted, 1, self.services.clock())
-            await log.append(Append(stream=codec.stream_of(execution_id), expected=0, records=(record,)))
-            self._emergency.discard(squad_id)
-        return await self._ref(execution_id).ask(m.BeginPlanning(squad=squad, budget=budget))
+        # Shielded, with a deadline: a client that leaves in between must not leave an execution that nobody plans.
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + SUBMIT_SECONDS):
+            async with self._lock(squad_id):
+                execution_id = await self._record_submission(squad, request, auto_approve=auto_approve)
+            return await self._ref(execution_id).ask(m.BeginPlanning(squad=squad, budget=budget))
+        raise Unavailable(f"the execution was not recorded within {SUBMIT_SECONDS:g} s")
+
+    async def _record_submission(self, squad: Squad, request: str, *, auto_approve: bool) -> str:
+        if self.switch(squad.id).reason is not None:
+            raise Conflict("the squad is being stopped")
+        log = self.services.log
+        driven = await log.query(partial(queries.count_driven, squad_id=squad.id))
+        if driven >= self._live_limit:
+            raise Invalid(f"invalid input: squad {squad.id} already has {driven} active executions")
+        await self._prepare(squad)
+        execution_id = new_uuid()
+        submitted = m.ExecutionSubmitted(
+            squad_id=squad.id,
+            squad_name=squad.name,
+            workspace=squad.workspace_path,
+            request=request,
+            auto_approve=auto_approve,
+        )
+        record = codec.encode(submitted, 1, self.services.clock())
+        await log.append(Append(stream=codec.stream_of(execution_id), expected=0, records=(record,)))
+        self._emergency.discard(squad.id)
+        return execution_id
 
     async def wait_planned(self, squad_id: str, execution_id: str) -> Execution:
         """Return the execution once it is not being planned any more."""
@@ -265,7 +277,7 @@ class SquadEngine:
     async def history(self, squad_id: str) -> Sequence[HistoryRecord]:
         """Return the records of ended executions, newest first. Raises: NotFound."""
         workspace = await self._workspace(squad_id)
-        return await trio.to_thread.run_sync(history.read_history, workspace)
+        return await self.services.disk(partial(history.read_history, workspace))
 
     async def record(self, squad_id: str, execution_id: str) -> HistoryRecord:
         """Return an ended execution's record. Raises: NotFound."""
@@ -289,7 +301,7 @@ class SquadEngine:
         read = partial(
             history.read_log, workspace, execution_id, agent_id=agent_id, min_level=min_level, limit=limit
         )
-        return await trio.to_thread.run_sync(read)
+        return await self.services.disk(read)
 
     async def events(
         self,
@@ -306,7 +318,7 @@ class SquadEngine:
         path = ledger_path(workspace, execution_id)
         read = partial(read_page, path, execution_id, after=after, types=types, limit=min(limit, LEDGER_PAGE))
         try:
-            return await trio.to_thread.run_sync(read)
+            return await self.services.disk(read)
         except FileNotFoundError as error:
             raise ExecutionNotFound(f"execution {execution_id} has no event ledger") from error
 
@@ -315,7 +327,7 @@ class SquadEngine:
         record = await self.record(squad_id, execution_id)
         workspace = await self._workspace(squad_id)
         try:
-            return str(await trio.to_thread.run_sync(history.write_report, workspace, record))
+            return str(await self.services.disk(partial(history.write_report, workspace, record)))
         except OSError as error:
             raise Conflict(f"the report cannot be written: {error.strerror}") from error
 
@@ -436,7 +448,7 @@ class SquadEngine:
                 (workspace / name).mkdir(parents=True, exist_ok=True)
 
         try:
-            await trio.to_thread.run_sync(make)
+            await self.services.disk(make)
         except OSError as error:
             raise Conflict(f"the workspace {workspace} cannot be written: {error.strerror}") from error
 

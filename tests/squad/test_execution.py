@@ -279,6 +279,24 @@ async def test_a_sixth_live_execution_is_refused(tmp_path: Path) -> None:
         await engine.submit("squad-1", "now it fits")
 
 
+async def test_a_submitter_who_leaves_leaves_no_execution_that_nobody_plans(tmp_path: Path) -> None:
+    team = Team(*CHAIN)
+    async with open_engine(store(tmp_path), team.model, tmp_path) as engine:
+        for checkpoints in range(12):
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(engine.submit, "squad-1", f"go {checkpoints}")
+                    for _ in range(checkpoints):
+                        await trio.lowlevel.checkpoint()
+                    scope.cancel()
+            for row in await engine.executions("squad-1"):
+                if row.completed_at is None:
+                    await wait_phase(engine, "squad-1", row.id, "awaiting_approval")
+                    await engine.cancel("squad-1", row.id)
+        assert await engine.active_executions("squad-1") == []
+        assert len(await engine.executions("squad-1")) > 1
+
+
 async def test_submissions_at_the_same_time_do_not_slip_past_the_limit(tmp_path: Path) -> None:
     team = Team(*CHAIN)
     accepted: list[str] = []
