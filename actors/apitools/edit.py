@@ -9,7 +9,7 @@ from msgspec import structs
 
 from actors.apitools.messages import StoredTool
 from actors.tools.http_api import rules
-from actors.tools.http_api.call import METHODS, ApiCall, AuthType, entries
+from actors.tools.http_api.call import METHODS, ApiCall, AuthType, is_array
 from actors.tools.http_api.rules import Refusal
 
 JSON = Any
@@ -155,7 +155,7 @@ def _speech(value: JSON) -> dict[str, JSON]:
         raise Refusal(at, "must be an object")
     given = cast("Mapping[str, JSON]", value)
     messages: JSON = given.get("messages", [])
-    if not isinstance(messages, list) or not all(isinstance(each, str) for each in entries(messages)):
+    if not is_array(messages) or not all(isinstance(each, str) for each in messages):
         raise Refusal(f"{at}.messages", "must be a list of texts")
     if unknown := set(given) - {"enabled", "messages"}:
         raise Refusal(f"{at}.{min(unknown)}", "is not a field")

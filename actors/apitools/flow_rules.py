@@ -12,7 +12,7 @@ from actors.apitools.jsonpath import parse_path
 from actors.apitools.messages import StoredFlow, StoredTool
 from actors.errors import Invalid
 from actors.tools.http_api import rules
-from actors.tools.http_api.call import entries, members
+from actors.tools.http_api.call import is_array, members
 from actors.tools.http_api.request import fill_variables
 
 JSON = Any
@@ -98,7 +98,7 @@ class Graph:
     @property
     def begin(self) -> str:
         """The id of the first node."""
-        return next(node["id"] for node in self.nodes.values() if node["type"] == "begin")
+        return next(str(node["id"]) for node in self.nodes.values() if node["type"] == "begin")
 
 
 def kind_of(edge: Edge) -> str:
@@ -127,14 +127,14 @@ def _shape(graph: JSON) -> Iterator[Finding]:
         return
     nodes: JSON = given.get("nodes")
     edges: JSON = given.get("edges")
-    if not isinstance(nodes, list) or not isinstance(edges, list):
+    if not is_array(nodes) or not is_array(edges):
         yield Finding("shape", "", "nodes and edges must be lists")
         return
-    if len(entries(nodes)) > MAX_NODES or len(entries(edges)) > 4 * MAX_NODES:
+    if len(nodes) > MAX_NODES or len(edges) > 4 * MAX_NODES:
         yield Finding("shape", "", f"a flow has at most {MAX_NODES} nodes and {4 * MAX_NODES} edges")
         return
     seen: set[str] = set()
-    for node in map(members, entries(nodes)):
+    for node in map(members, nodes):
         if not isinstance(node.get("id"), str) or not node["id"]:
             yield Finding("shape", "", "every node needs an id")
         elif node["id"] in seen:
@@ -145,7 +145,7 @@ def _shape(graph: JSON) -> Iterator[Finding]:
             yield Finding("shape", node["id"], "data must be an object")
         else:
             seen.add(node["id"])
-    for edge in map(members, entries(edges)):
+    for edge in map(members, edges):
         if members(edge.get("condition")).get("type") not in {"ai", "logic", "fallback"}:
             yield Finding("shape", "", "every edge needs a condition of type ai, logic or fallback")
         elif edge.get("source") not in seen or edge.get("target") not in seen:
@@ -202,12 +202,12 @@ def _edges(flow: Graph) -> Iterator[Finding]:
 
 def _logic(node_id: str, condition: Mapping[str, JSON]) -> Iterator[Finding]:
     equations = condition.get("equations")
-    if not isinstance(equations, list) or not equations:
+    if not is_array(equations) or not equations:
         yield Finding("edge", node_id, "a logic condition needs equations")
         return
     if condition.get("operator", "&&") not in {"&&", "||"}:
         yield Finding("edge", node_id, "the operator of a logic condition is && or ||")
-    for equation in entries(equations):
+    for equation in equations:
         if (
             not isinstance(equation, Mapping)
             or not isinstance(equation.get("variable"), str)
@@ -276,10 +276,10 @@ def _inline(node_id: str, data: Mapping[str, JSON]) -> Iterator[Finding]:
 
 
 def _variables(node_id: str, variables: JSON) -> Iterator[Finding]:
-    if not isinstance(variables, list):
+    if not is_array(variables):
         yield Finding("node", node_id, "response_variables must be a list")
         return
-    for variable in map(members, entries(variables)):
+    for variable in map(members, variables):
         if not _NAME.fullmatch(str(variable.get("variable_name") or "")):
             yield Finding("node", node_id, "a response variable needs a variable_name in snake_case")
             continue

@@ -13,7 +13,7 @@ from actors.apitools.flow_rules import Edge, Graph, Node, kind_of
 from actors.apitools.jsonpath import first_match
 from actors.apitools.messages import FlowRun, Performed
 from actors.errors import ActorsError, Unavailable
-from actors.tools.http_api.call import ApiCall, entries, members
+from actors.tools.http_api.call import ApiCall, is_array, members
 from actors.tools.http_api.fit import dumps
 from actors.tools.http_api.request import fill_variables
 
@@ -187,8 +187,8 @@ def _filled(value: JSON, variables: Mapping[str, JSON]) -> JSON:
         return fill_variables(value, variables)
     if isinstance(value, Mapping):
         return {name: _filled(item, variables) for name, item in cast("Mapping[str, JSON]", value).items()}
-    if isinstance(value, list):
-        return [_filled(item, variables) for item in entries(value)]
+    if is_array(value):
+        return [_filled(item, variables) for item in value]
     return value
 
 
@@ -227,7 +227,7 @@ def _equation(equation: Mapping[str, JSON], variables: Mapping[str, JSON]) -> bo
     if left is None:
         return False
     if operator == "contains":
-        return right in entries(left) if isinstance(left, list) else _text(right) in _text(left)
+        return right in left if is_array(left) else _text(right) in _text(left)
     try:
         first, second = float(left), float(cast("Any", right))
     except (TypeError, ValueError):

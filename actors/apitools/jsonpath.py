@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from actors.errors import Invalid
-from actors.tools.http_api.call import entries
+from actors.tools.http_api.call import is_array
 
 JSON = Any
 Step = str | int | None
@@ -48,11 +48,11 @@ def _children(value: JSON, step: Step) -> list[JSON]:
     if step is None:
         if isinstance(value, Mapping):
             return list(cast("Mapping[str, JSON]", value).values())
-        return entries(value) if isinstance(value, list) else []
+        return value if is_array(value) else []
     if isinstance(step, str):
         if not isinstance(value, Mapping):
             return []
         named = cast("Mapping[str, JSON]", value)
         return [named[step]] if step in named else []
-    items = entries(value) if isinstance(value, list) else []
+    items = value if is_array(value) else []
     return [items[step]] if -len(items) <= step < len(items) else []

@@ -15,7 +15,7 @@ from actors.tools.http_api.call import ApiCall, Outcome
 from actors.tools.http_api.executor import Executor
 from actors.tools.http_api.request import build_request
 from tests.apitools.target import Target, target
-from tests.tools.kit import Network, http, resolver_of
+from tests.tools.kit import Network, http
 
 LOOPBACK = Reach(["127.0.0.0/8"])
 
@@ -126,10 +126,13 @@ async def test_secrets_and_configured_headers_do_not_follow_to_another_host() ->
         elsewhere = "Host: a.test" in head or "host: a.test" in head
         return list(http(302, b"", "Location: http://b.test/") if elsewhere else http(200, b"{}"))
 
+    async def resolver(host: str, port: int) -> list[str]:
+        await trio.lowlevel.checkpoint()
+        assert port == 80
+        return {"a.test": ["93.184.216.34"], "b.test": ["93.184.216.35"]}[host]
+
     network = Network(answer)
-    egress = Egress(
-        resolver=resolver_of({"a.test": ["93.184.216.34"], "b.test": ["93.184.216.35"]}), network=network
-    )
+    egress = Egress(resolver=resolver, network=network)
     call = ApiCall(
         name="t",
         url="http://a.test/",

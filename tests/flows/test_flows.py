@@ -65,7 +65,7 @@ async def tool(api: Api, url: str, mode: str = "wait") -> str:
         "api_configuration": configuration,
         "response_mode": mode,
     }
-    return (await api.post(TOOLS, given)).json["id"]
+    return str((await api.post(TOOLS, given)).json["id"])
 
 
 async def settled(api: Api, run: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import re2  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
-from actors.tools.http_api.call import BadArguments, entries
+from actors.tools.http_api.call import BadArguments, is_array
 
 JSON = Any
 Schema = Mapping[str, JSON]
@@ -87,8 +87,8 @@ def _value(schema: JSON, value: JSON, at: str, depth: int) -> JSON:
     _check(schema, value, at)
     if isinstance(value, Mapping):
         return _object(schema, cast("Mapping[str, JSON]", value), at, depth)
-    if isinstance(value, list):
-        items = entries(value)
+    if is_array(value):
+        items = value
         wanted = schema.get("items")
         return [_value(wanted, item, f"{at}[{index}]", depth + 1) for index, item in enumerate(items)]
     return value
@@ -166,8 +166,8 @@ def _check(schema: Schema, value: JSON, at: str) -> None:
         _length(schema, len(value), at, "Length", "characters")
         if (pattern := schema.get("pattern")) and not matches(str(pattern), value):
             raise BadArguments(f"argument '{at}' must match {pattern}", at)
-    elif isinstance(value, list):
-        _length(schema, len(entries(value)), at, "Items", "items")
+    elif is_array(value):
+        _length(schema, len(value), at, "Items", "items")
 
 
 def _length(schema: Schema, length: int, at: str, suffix: str, unit: str) -> None:

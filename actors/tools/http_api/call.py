@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeGuard, cast
 
 from msgspec import Struct, field
 
@@ -25,9 +25,9 @@ URL_LIMIT = 8192
 """Bytes of a finished URL."""
 
 
-def entries(value: object) -> list[JSON]:
-    """Return a JSON array that is known to be one, with its type."""
-    return cast("list[JSON]", value)
+def is_array(value: object) -> TypeGuard[list[JSON]]:
+    """Tell whether a value is a JSON array."""
+    return isinstance(value, list)
 
 
 def members(value: object) -> Mapping[str, JSON]:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from actors.errors import Invalid
-from actors.tools.http_api.call import METHODS, ApiCall, entries
+from actors.tools.http_api.call import METHODS, ApiCall
 
 JSON = Any
 _TAKES_VALUE = {
@@ -194,7 +194,7 @@ def schema_of(value: JSON) -> dict[str, JSON]:
         case str():
             return {"type": "string", "default": value}
         case list():
-            items = entries(value)
+            items: list[JSON] = value
             return (
                 {"type": "array", "items": _without_defaults(schema_of(items[0]))}
                 if items

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from actors.tools.http_api.call import entries
+from actors.tools.http_api.call import is_array
 
 JSON = Any
 MARK = "…"
@@ -38,8 +38,8 @@ def _shrink(value: JSON, room: int, *, texts: bool) -> JSON:
         return value
     if isinstance(value, str):
         return _cut(value, room) if texts else value
-    if isinstance(value, list):
-        return _shrink_list(entries(value), room - 2, texts=texts)
+    if is_array(value):
+        return _shrink_list(value, room - 2, texts=texts)
     if isinstance(value, Mapping):
         return _shrink_object(cast("Mapping[str, JSON]", value), room - 2, texts=texts)
     return value

@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from actors.errors import Invalid
-from actors.tools.http_api.call import METHODS, ApiCall, Method, Place, entries
+from actors.tools.http_api.call import METHODS, ApiCall, Method, Place, is_array
 
 JSON = Any
 Object = Mapping[str, JSON]
@@ -57,8 +57,8 @@ def _check_size(value: JSON) -> None:
             raise Invalid(f"the OpenAPI document has more than {MAX_NODES} values")
         if isinstance(node, dict):
             waiting.extend(cast("dict[str, JSON]", node).values())
-        elif isinstance(node, list):
-            waiting.extend(entries(node))
+        elif is_array(node):
+            waiting.extend(node)
 
 
 def calls_from_openapi(document: Object, base: str = "") -> list[ApiCall]:
@@ -209,7 +209,7 @@ class _Reader:
             if isinstance(out.get(keyword), Mapping):
                 out[keyword] = self.schema(out[keyword], depth=depth + 1)
         for keyword in ("oneOf", "anyOf", "allOf"):
-            if isinstance(out.get(keyword), list):
+            if is_array(out.get(keyword)):
                 out[keyword] = [self.schema(each, depth=depth + 1) for each in out[keyword]]
         if description and not out.get("description"):
             out["description"] = description

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from actors.tools.http_api.arguments import prepare
-from actors.tools.http_api.call import REQUEST_LIMIT, URL_LIMIT, ApiCall, BadArguments, BuiltRequest, entries
+from actors.tools.http_api.call import REQUEST_LIMIT, URL_LIMIT, ApiCall, BadArguments, BuiltRequest, is_array
 
 JSON = Any
 USER_AGENT = "greenroom/0.1"
@@ -93,8 +93,8 @@ def append_query(url: str, query: Mapping[str, JSON]) -> str:
 def _texts(value: JSON) -> list[str]:
     if value is None:
         return []
-    if isinstance(value, list):
-        return [_scalar(item) for item in entries(value) if item is not None]
+    if is_array(value):
+        return [_scalar(item) for item in value if item is not None]
     return [_scalar(value)]
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from actors.errors import Invalid
-from actors.tools.http_api.call import METHODS, entries
+from actors.tools.http_api.call import METHODS, is_array
 from actors.tools.http_api.request import PLACEHOLDER, VARIABLE
 
 JSON = Any
@@ -181,9 +181,8 @@ def _check_node(schema: Mapping[str, JSON], at: str, depth: int) -> None:
     if unknown := [name for name in schema if name not in _KEYWORDS and not name.startswith("x-")]:
         raise Refusal(f"{at}.{unknown[0]}", "is not a supported keyword")
     names = schema.get("type")
-    for name in cast(
-        "list[JSON]", names if isinstance(names, list) else [names] if names is not None else []
-    ):
+    listed: list[JSON] = names if is_array(names) else [] if names is None else [names]
+    for name in listed:
         if name not in _TYPES:
             raise Refusal(f"{at}.type", f"{name!r} is not a type", _TYPES)
     properties = schema.get("properties", {})
@@ -194,12 +193,12 @@ def _check_node(schema: Mapping[str, JSON], at: str, depth: int) -> None:
             raise Refusal(f"{at}.properties", f"the property name {name[:80]!r} must have 1 to 64 characters")
         _check_child(each, f"{at}.properties.{name}", depth + 1)
     required = schema.get("required", [])
-    if not isinstance(required, list):
+    if not is_array(required):
         raise Refusal(f"{at}.required", "must be a list of property names")
-    for name in entries(required):
+    for name in required:
         if name not in properties:
             raise Refusal(f"{at}.required", f"{name!r} is not in properties")
-    if "enum" in schema and not isinstance(schema["enum"], list):
+    if "enum" in schema and not is_array(schema["enum"]):
         raise Refusal(f"{at}.enum", "must be a list")
     for keyword in ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"):
         if keyword in schema and (
@@ -211,9 +210,9 @@ def _check_node(schema: Mapping[str, JSON], at: str, depth: int) -> None:
             _check_child(schema[keyword], f"{at}.{keyword}", depth + 1)
     for keyword in ("oneOf", "anyOf", "allOf"):
         options = schema.get(keyword, [])
-        if not isinstance(options, list):
+        if not is_array(options):
             raise Refusal(f"{at}.{keyword}", "must be a list of schemas")
-        for index, option in enumerate(entries(options)):
+        for index, option in enumerate(options):
             _check_child(option, f"{at}.{keyword}[{index}]", depth + 1)
 
 
