@@ -11,7 +11,8 @@ import trio
 
 from actors.models.provider import ModelRequest
 from actors.testing.model import Answer, fail, hang, say, until
-from tests.gateway.squad_kit import Api, agent_body, failed, open_api, squad_body
+from tests.gateway.kit import PATIENCE
+from tests.gateway.squad_kit import BASE, Api, agent_body, failed, open_api, squad_body
 from tests.squad.kit import Team, drain
 
 CHAIN: tuple[tuple[str, str, list[str]], ...] = (("first", "ann", []), ("second", "bob", ["t1"]))
@@ -472,3 +473,40 @@ async def test_what_a_run_publishes_comes_in_order_over_sse_with_its_ids(tmp_pat
     started = names.index("squad:execution-started")
     assert names.index("squad:plan-ready") < names.index("squad:plan-approved") < started + 1
     assert names.count("squad:task-wave-started") == 2
+
+
+async def test_a_run_can_be_driven_by_its_socket_and_http_alone(tmp_path: Path) -> None:
+    held = Held()
+    async with open_api(tmp_path, held.team) as api:
+        squad_id = await api.squad()
+        async with api.server.websocket(f"{BASE}/squads/{squad_id}/ws") as websocket:
+
+            async def until_event(name: str) -> Any:
+                with trio.fail_after(PATIENCE):
+                    while True:
+                        message = msgspec.json.decode(await websocket.get_message())
+                        if message["event"] == name:
+                            return message["data"]
+
+            made = await api.post(f"/squads/{squad_id}/execute", {"request": "write it"})
+            path = f"/squads/{squad_id}/executions/{made['executionId']}"
+            assert (await until_event("squad:plan-ready"))["executionId"] == made["executionId"]
+            second = ids(await api.get(path))["second"]
+            await api.post(path + "/approve")
+            await until_event("squad:task-wave-started")
+            await api.post(path + "/pause")
+            await until_event("squad:execution-paused")
+            await api.post(path + "/steer", {"message": "in verse"})
+            await until_event("squad:execution-steered")
+            await api.post(f"{path}/tasks/{second}/skip")
+            assert (await until_event("squad:task-skipped"))["taskId"] == second
+            await api.post(path + "/resume")
+            await until_event("squad:execution-resumed")
+            held.release.set()
+            await until_event("squad:execution-completed")
+            # The ledger is whole by the time the last event is out.
+            page = await api.get(f"/squads/{squad_id}/history/{made['executionId']}/events")
+            assert page["events"][-1]["event"] == "squad:execution-completed"
+        report = await api.post(f"/squads/{squad_id}/history/{made['executionId']}/report")
+        assert "result" in Path(report).read_text()
+    assert held.team.worked == ["first"]
