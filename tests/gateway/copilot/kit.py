@@ -50,6 +50,7 @@ class Client:
         self.closed = False
         self._number = 0
         self._arrived = trio.Event()
+        self._sending = trio.Lock()
 
     async def read(self) -> None:
         """Read until the server closes."""
@@ -85,7 +86,10 @@ class Client:
         """Make a request and return its result. Raises: Refused."""
         self._number += 1
         number = self._number
-        await self.stream.send_all(frame({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
+        async with self._sending:
+            await self.stream.send_all(
+                frame({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            )
         answer = await self.wait(lambda: self.answers.get(number))
         if "error" in answer:
             raise Refused(answer["error"])

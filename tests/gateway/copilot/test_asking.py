@@ -53,7 +53,9 @@ async def test_a_rejected_tool_does_not_run_and_the_run_goes_on(tmp_path: Path) 
         client = await world.client()
         session = await started(client, [SHOUT])
         request = (await client.event("permission.requested"))["requestId"]
-        await client.call(DECIDE, sessionId=session, requestId=request, result={"kind": "reject", "feedback": "no!"})
+        await client.call(
+            DECIDE, sessionId=session, requestId=request, result={"kind": "reject", "feedback": "no!"}
+        )
         await client.event("session.idle")
         assert client.of("external_tool.requested") == []
         assert client.of("permission.completed")[0]["result"]["kind"] == "denied-interactively-by-user"
@@ -75,7 +77,9 @@ async def test_a_session_rule_or_approve_all_ends_the_questions(tmp_path: Path) 
         client = await world.client()
         session = await started(client, [SHOUT])
         request = (await client.event("permission.requested"))["requestId"]
-        await client.call(DECIDE, sessionId=session, requestId=request, result={"kind": "approve-for-session"})
+        await client.call(
+            DECIDE, sessionId=session, requestId=request, result={"kind": "approve-for-session"}
+        )
         for count in (1, 2):
             asked = (await client.event("external_tool.requested", count))["requestId"]
             await client.call(ANSWER, sessionId=session, requestId=asked, result="x")
@@ -87,7 +91,9 @@ async def test_a_session_rule_or_approve_all_ends_the_questions(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["failure", "rejected", "denied", "timeout"])
-async def test_a_result_that_is_no_success_fails_the_call_and_reaches_the_model(tmp_path: Path, kind: str) -> None:
+async def test_a_result_that_is_no_success_fails_the_call_and_reaches_the_model(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, [call("shout"), say("ok")]) as world:
         client = await world.client()
         session = await started(client, [QUIET])
@@ -131,7 +137,9 @@ async def test_abort_during_a_tool_interrupts_it_and_a_late_answer_is_no_success
         await client.call("session.abort", sessionId=session)
         await client.event("external_tool.completed")
         await client.event("session.idle")
-        assert await client.call(ANSWER, sessionId=session, requestId=request, result="late") == {"success": False}
+        assert await client.call(ANSWER, sessionId=session, requestId=request, result="late") == {
+            "success": False
+        }
         assert await client.ask(session, "go on") == "next"
         assert tool_text(world)
 
@@ -159,7 +167,8 @@ async def test_two_clients_see_the_same_events_and_one_answer_counts(tmp_path: P
         await first.call("session.send", sessionId=session, prompt="go")
         request = (await second.event("external_tool.requested"))["requestId"]
         answers = [
-            await client.call(ANSWER, sessionId=session, requestId=request, result="x") for client in (first, second)
+            await client.call(ANSWER, sessionId=session, requestId=request, result="x")
+            for client in (first, second)
         ]
         assert answers == [{"success": True}, {"success": False}]
         await second.event("session.idle")
@@ -172,7 +181,9 @@ async def test_the_model_can_ask_the_person(tmp_path: Path) -> None:
     async with opened(tmp_path, [call("ask_user", question), say("done")]) as world:
         client = await world.client()
         await started(client, [], requestUserInput=True)
-        (request,) = await client.wait(lambda: [c for c in client.calls if c["method"] == "userInput.request"])
+        (request,) = await client.wait(
+            lambda: [c for c in client.calls if c["method"] == "userInput.request"]
+        )
         assert request["params"]["choices"] == ["red", "blue"]
         await client.reply(request, {"answer": "blue", "wasFreeform": False})
         await client.event("session.idle")
@@ -197,15 +208,22 @@ async def test_a_hook_denies_a_tool_and_the_model_reads_why(tmp_path: Path) -> N
     async with opened(tmp_path, [call("shout"), say("ok")]) as world:
         client = await world.client()
         await started(client, [QUIET], hooks=True)
-        seen = await hooks(client, {"preToolUse": [{"permissionDecision": "deny", "permissionDecisionReason": "no"}]})
-        assert {"sessionStart", "userPromptSubmitted", "preToolUse", "agentStop"} == {e["hookType"] for e in seen}
+        seen = await hooks(
+            client, {"preToolUse": [{"permissionDecision": "deny", "permissionDecisionReason": "no"}]}
+        )
+        assert {"sessionStart", "userPromptSubmitted", "preToolUse", "agentStop"} == {
+            e["hookType"] for e in seen
+        }
         assert all({"sessionId", "timestamp", "cwd"} <= set(each["input"]) for each in seen)
         assert client.of("external_tool.requested") == []
         assert "Reason: no" in tool_text(world)
 
 
 async def test_hooks_change_arguments_and_results(tmp_path: Path) -> None:
-    changes = {"preToolUse": [{"modifiedArgs": {"thought": "new"}}], "postToolUse": [{"modifiedResult": "mine"}]}
+    changes = {
+        "preToolUse": [{"modifiedArgs": {"thought": "new"}}],
+        "postToolUse": [{"modifiedResult": "mine"}],
+    }
     async with opened(tmp_path, [call("think", {"thought": "old"}), say("ok")]) as world:
         client = await world.client()
         await started(client, [], hooks=True)

@@ -94,5 +94,9 @@ async def test_hundreds_of_sessions_share_a_connection_in_order(tmp_path: Path) 
                 nursery.start_soon(client.call_many, session, ["one", "two", "three"])
         await client.event("assistant.turn_end", 180)
         for session in sessions:
-            said = [line["data"]["content"] for line in await world.lines(session) if line["type"] == "user.message"]
+            said = [
+                line["data"]["content"]
+                for line in await world.lines(session)
+                if line["type"] == "user.message"
+            ]
             assert said == ["one", "two", "three"]

@@ -117,7 +117,9 @@ async def test_steering_is_seen_by_the_next_call_before_what_is_queued(tmp_path:
         assert [each["delivery"] for each in client.of("user.message")] == ["idle", "steering", "queued"]
         assert world.model.requests[1].messages[-1].content == "now"
         with pytest.raises(Refused):
-            await client.call("session.send", sessionId=session, prompt="x", mode="immediate", responseFormat={})
+            await client.call(
+                "session.send", sessionId=session, prompt="x", mode="immediate", responseFormat={}
+            )
 
 
 async def test_abort_while_streaming_clears_the_queue_and_the_next_send_works(tmp_path: Path) -> None:

@@ -105,7 +105,9 @@ async def test_the_system_message_and_filters_shape_what_the_model_gets(tmp_path
         assert "Help." in first.messages[0].content
         assert "Be kind." in first.messages[0].content
         assert {tool.name for tool in first.tools} == {"shout", "think", "shell"} | {
-            tool.name for tool in first.tools if tool.name.startswith(("shell", "run", "list", "view", "stop"))
+            tool.name
+            for tool in first.tools
+            if tool.name.startswith(("shell", "run", "list", "view", "stop"))
         }
         only = await client.create(
             systemMessage={"mode": "replace", "content": "Mine."}, tools=[QUIET], availableTools=["custom:*"]
