@@ -434,11 +434,12 @@ def sessions_show(**options: Any) -> None:
 
 @sessions.command("export")
 @click.argument("session", metavar="ID")
+@click.option("--events", is_flag=True, help="Print its events instead, one per line, as Copilot's SDKs get them.")
 @database_option("session.db in the data directory")
 @data_options
 @logging_options
 def sessions_export(**options: Any) -> None:
-    """Print a whole session as one JSON document."""
+    """Print a whole session as one JSON document, or as its events."""
     start_logging("WARNING")
     from gateway.cli.sessions import export_session
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -13,6 +14,8 @@ import msgspec
 from actors import Runtime, open_runtime
 from gateway.cli.display import printable, shortened
 from gateway.cli.enter import enter, settings_for
+from gateway.copilot.log import lines
+from gateway.copilot.methods.history import stored_events
 from gateway.dialects.docker_sessions import list_entry, session_object
 
 
@@ -66,11 +69,15 @@ def show_session(*, session: str, data_dir: Path | None, session_db: str | None)
     enter(main)
 
 
-def export_session(*, session: str, data_dir: Path | None, session_db: str | None) -> None:
-    """Print the session in the API's form."""
+def export_session(*, session: str, events: bool, data_dir: Path | None, session_db: str | None) -> None:
+    """Print the session in the API's form, or its events as ``events.jsonl`` has them."""
 
     async def main() -> None:
         async with opened(data_dir, session_db) as runtime:
+            if events:
+                stored = await stored_events(runtime, session, version("greenroom"))
+                print(lines(stored).decode(), end="")
+                return
             view = await runtime.session(session).view()
         print(msgspec.json.format(msgspec.json.encode(session_object(view))).decode())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import asyncio  # noqa: TID251 - the SDK is written for it
 import json
 import logging
 import sys
