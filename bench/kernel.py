@@ -6,6 +6,7 @@ installed are left out with a note.
 
 # The rivals may not be installed, and are typed loosely when they are.
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportIncompatibleMethodOverride=false
+# pyright: reportUntypedBaseClass=false
 from __future__ import annotations
 
 import argparse
