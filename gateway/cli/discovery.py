@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ class RunRecord(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 @contextmanager
-def recorded(data_dir: Path, address: str, session_id: str, agent: str, now: float) -> Iterator[RunRecord]:
+def recorded(data_dir: Path, address: str, session_id: str, agent: str, now: float) -> Generator[RunRecord]:
     """Keep a record of this process for the block.
 
     Args:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from actors.agent import messages as run
 from actors.errors import Invalid, NotFound
-from actors.journal.ring import Frame
 from actors.models.provider import ToolCall
 from gateway.cli.conversation import NOBODY, Person
 from gateway.cli.display import Display
@@ -36,6 +35,14 @@ class Remote(Struct, frozen=True, kw_only=True):
     name: str
     session: str
     model: str = ""
+
+
+class Shown(Struct, frozen=True):
+    """An event as displays take it: it has no place in a journal here."""
+
+    event: run.Event
+    seq: int = 0
+    encoded: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 class RemoteConversation:
@@ -73,7 +80,7 @@ class RemoteConversation:
                 if event is None:
                     continue
                 if self._display is not None:
-                    self._display.show(Frame(0, 0.0, event))
+                    self._display.show(Shown(event))
                 if isinstance(event, run.RunEnded) and not event.session:
                     reason = event.reason
                 await self._answer(event)
