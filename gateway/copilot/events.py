@@ -115,6 +115,7 @@ class Translator:
     def _translate(self, event: JSON) -> None:  # one arm an event
         session: str = event.session
         turn = self._turn(session)
+        data: Wire
         match event:
             case ev.SessionCreated():
                 self._emit(
@@ -380,9 +381,12 @@ class Translator:
 
     def _assistant_message(self, event: act.AssistantMessageAdded, turn: _Turn) -> None:
         if event.reasoning:
-            data = {"reasoningId": turn.reasoning_id or self._new_id("reasoning"), "content": event.reasoning}
-            self._emit("assistant.reasoning", data, event.session)
-        data = {
+            thought = {
+                "reasoningId": turn.reasoning_id or self._new_id("reasoning"),
+                "content": event.reasoning,
+            }
+            self._emit("assistant.reasoning", thought, event.session)
+        data: Wire = {
             "messageId": turn.message_id or self._new_id("message"),
             "content": event.content,
             "originatingMessageId": turn.origin or None,

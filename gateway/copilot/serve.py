@@ -41,7 +41,10 @@ async def serve_tcp(door: Door, address: str, stop: Stop, announced: Callable[[L
 
 
 async def _accept(door: Door, accepting: trio.SocketListener, nursery: trio.Nursery) -> None:
-    await trio.serve_listeners(door.serve, [accepting], handler_nursery=nursery)
+    async def client(stream: trio.SocketStream) -> None:
+        await door.serve(stream)
+
+    await trio.serve_listeners(client, [accepting], handler_nursery=nursery)
 
 
 class StandardStreams:

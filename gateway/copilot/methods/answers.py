@@ -34,7 +34,7 @@ async def permission(door: Door, connection: Connection, params: Mapping[str, JS
     live = door.attached(connection, params)
     decision = params.get("result")
     kind = decision.get("kind") if isinstance(decision, dict) else None
-    if not isinstance(kind, str):
+    if not isinstance(decision, dict) or not isinstance(kind, str):
         raise RpcError(INVALID_PARAMS, "result must be a decision with a kind")
     request_id = text(params, "requestId", required=True)
     if kind in _ONCE:

@@ -148,7 +148,7 @@ async def test_abort_when_idle_is_a_success_without_events(tmp_path: Path) -> No
 
 
 async def test_a_failed_model_gives_an_error_then_idle_and_what_waits_still_runs(tmp_path: Path) -> None:
-    error = ModelError("no", kind="auth", provider="scripted", model="x", status=401)
+    error = ModelError("no", kind="authentication", provider="scripted", model="x", status=401)
     async with opened(tmp_path, [wait(0.05) + fail(error), say("fine")]) as world:
         client = await world.client()
         session = await client.create()
