@@ -102,11 +102,12 @@ def page_of_documents(
     if cursor:
         after = _read_cursor(cursor)
         where += f" AND (created_at, id) {compare} (?, ?)"
-    rows: list[Any] = db.execute(
+    found = db.execute(
         f"SELECT data, created_at, id FROM api_documents WHERE {where}"  # noqa: S608 - made of constants
         f" ORDER BY created_at {order}, id {order} LIMIT ?",
         (kind, like, *after, limit + 1),
-    ).fetchall()
+    )
+    rows: list[tuple[Any, ...]] = [tuple(row) for row in found]
     following = _cursor(rows[limit - 1][1], rows[limit - 1][2]) if len(rows) > limit else ""
     return [bytes(row[0]) for row in rows[:limit]], total, following
 
@@ -123,11 +124,12 @@ def page_of_calls(
     total = int(str(db.execute(f"SELECT count(*) FROM api_calls WHERE {column} = ?", (value,)).get))  # noqa: S608
     before: tuple[int | str, ...] = _read_cursor(cursor) if cursor else ()
     more = " AND (started_at, id) < (?, ?)" if cursor else ""
-    rows: list[Any] = db.execute(
+    found = db.execute(
         f"SELECT data, started_at, id FROM api_calls WHERE {column} = ?{more}"  # noqa: S608 - made of constants
         " ORDER BY started_at DESC, id DESC LIMIT ?",
         (value, *before, limit + 1),
-    ).fetchall()
+    )
+    rows: list[tuple[Any, ...]] = [tuple(row) for row in found]
     following = _cursor(rows[limit - 1][1], rows[limit - 1][2]) if len(rows) > limit else ""
     return [msgspec.json.decode(row[0], type=CallRecord) for row in rows[:limit]], total, following
 

@@ -193,8 +193,8 @@ def schema_of(value: JSON) -> dict[str, JSON]:
             return {"type": "number", "default": value}
         case str():
             return {"type": "string", "default": value}
-        case list():
-            items: list[JSON] = value
+        case _ if is_array(value):
+            items = value
             return (
                 {"type": "array", "items": _without_defaults(schema_of(items[0]))}
                 if items
