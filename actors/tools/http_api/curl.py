@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from actors.errors import Invalid
-from actors.tools.http_api.call import METHODS, ApiCall
+from actors.tools.http_api.call import METHODS, ApiCall, is_array
 
 JSON = Any
 _TAKES_VALUE = {
