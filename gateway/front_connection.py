@@ -117,6 +117,11 @@ class Connection:
         self._parser.feed(first)
         while (incoming := await self._next_request()) is not None:
             if incoming.upgrade:
+                if self._parser.trailing and incoming.headers.get("upgrade", "").lower() == "websocket":
+                    # No client may speak before the answer (RFC 6455, 4.1), and Hypercorn's connection would fail
+                    # with two tracebacks: a cheap way to fill a log.
+                    await self._refuse(HttpFailure(400))
+                    return
                 await self._hand_over(incoming.head_bytes() + self._parser.trailing)
                 return
             self._incoming = incoming

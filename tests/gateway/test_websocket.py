@@ -133,6 +133,15 @@ async def test_one_stray_byte_after_the_upgrade_costs_only_its_own_connection(do
         assert (await server.request("GET", "/health")).status == 200
 
 
+async def test_a_stray_byte_after_the_upgrade_is_refused_without_a_word_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(ROWS, Settings()) as server:
+        with trio.fail_after(PATIENCE):
+            assert (await server.raw(TRAILING)).startswith(b"HTTP/1.1 400 ")
+    assert caplog.records == []
+
+
 def samples() -> list[bytes]:
     return [SAMPLE.read_bytes()] if SAMPLE.exists() else []
 
