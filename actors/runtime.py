@@ -42,6 +42,7 @@ from actors.journal.sqlite import SqliteLog, open_sqlite
 from actors.journal.tail import Follower, Tails, open_follower, open_tails
 from actors.kernel import ActorStopped, Address, KillSwitch, Kind, MailboxFull, Ref, System, open_system
 from actors.models.catalog import Models
+from actors.past import PastSessions
 from actors.session import codec, queries
 from actors.session.actor import SessionActor
 from actors.session.attached import Attached
@@ -55,7 +56,7 @@ from actors.session.create import (
 )
 from actors.session.flusher import Flusher
 from actors.session.internal import Command, Publish
-from actors.session.messages import HistoryMessage, PlanChanged, SessionView, Template
+from actors.session.messages import CancelRun, HistoryMessage, PlanChanged, SessionView, Template
 from actors.session.overlay import Overlay
 from actors.session.queries import SessionRow, SessionRows
 from actors.session.services import Bound, Owners, SessionServices
@@ -248,8 +249,22 @@ class Runtime:
                 self.system.ref(address).tell(Publish(event))
 
     async def speak_in_flow(self, run: FlowRun, text: str) -> str:
-        """Let a flow's session answer a text. Raises: RunFailed, Conflict while it is busy."""
-        return await self.session(run.session_id, run.source, run.agent).ask(text)
+        """Let a flow's session answer a text.
+
+        Raises:
+            RunFailed: it could not.
+            Conflict: the session is busy.
+
+        Cancellation: the session's run is cancelled, too.
+        """
+        runs: list[str] = []
+        try:
+            return await self.session(run.session_id, run.source, run.agent).ask(text, begun=runs.append)
+        except trio.Cancelled:
+            with suppress(MailboxFull, ActorStopped):
+                for run_id in runs:
+                    self.session_ref(run.session_id).tell(CancelRun(run_id=run_id, reason="flow cancelled"))
+            raise
 
     async def choose_in_flow(self, run: FlowRun, conditions: Sequence[str], said: str) -> int:
         """Ask the model of a flow's agent which condition a text meets; -1 for none. Raises: ModelError."""
@@ -334,6 +349,7 @@ async def open_runtime(
                 jobs=jobs,
                 plans=plans,
                 reach=reach,
+                sessions=PastSessions(runtime.list_sessions, lambda past: runtime.session(past).view()),
                 recall=lambda owner, text: beside.recall(session_id or owner, text),
             ),
             builders={**BUILDERS, "background_jobs": session_jobs},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -136,14 +136,20 @@ class Session:
         )
         return RunEvents(self, start)
 
-    async def ask(self, *messages: str | m.UserInput, model: str = "") -> str:
-        """Run the agent and return its last answer's text.
+    async def ask(
+        self, *messages: str | m.UserInput, model: str = "", begun: Callable[[str], None] | None = None
+    ) -> str:
+        """Run the agent and return its last answer's text; ``begun`` is told the run's id.
 
         Raises:
             RunFailed: the run ended in an error.
+
+        Cancellation: the run goes on.
         """
         answer, failure = "", ""
         async with self.run(*messages, model=model) as events:
+            if begun is not None and events.accepted is not None:
+                begun(events.accepted.run_id)
             async for event in events:
                 if event.session:
                     continue

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from actors.testing.model import say
+from actors.testing.model import say, wait
 from tests.apitools.target import Target, target
 from tests.flows.kit import Api, open_api
 
@@ -272,6 +272,24 @@ async def test_a_run_is_cancelled_while_it_calls_and_while_it_waits(tmp_path: Pa
         assert waiting["state"] == "waiting"
         assert (await api.post(f"/api/v1/flow-runs/{waiting['id']}/cancel")).json["state"] == "cancelled"
         assert (await api.get("/api/v1/flow-runs/nope")).status == 404
+
+
+async def test_cancelling_a_flow_cancels_what_its_agent_is_saying(tmp_path: Path) -> None:
+    talk = {
+        "nodes": [node("start", "begin"), node("ask", "conversation", prompt="Hi")],
+        "edges": [edge("start", "ask")],
+    }
+    async with served(tmp_path, wait(60) + say("late")) as (api, _):
+        flow = (await api.post(FLOWS, {"name": "f", "flow": talk})).json
+        run = (await api.post(f"{FLOWS}/{flow['id']}/runs", {})).json
+        session = api.runtime.session(run["session_id"])
+        with trio.fail_after(5):
+            while not (await session.view()).streaming or not api.model.requests:
+                await trio.sleep(0.01)
+            await api.post(f"/api/v1/flow-runs/{run['id']}/cancel")
+            assert (await settled(api, run))["state"] == "cancelled"
+            while (await session.view()).streaming:
+                await trio.sleep(0.01)
 
 
 async def test_missing_fallbacks_and_unreachable_nodes_are_advice_only(tmp_path: Path) -> None:
