@@ -17,6 +17,7 @@ from actors.tools.builtin.git import Git
 from actors.tools.builtin.memory import Memories
 from actors.tools.builtin.plan import SessionPlan, SharedPlans
 from actors.tools.builtin.script import Scripts
+from actors.tools.builtin.session_context import SessionContext, SessionReader
 from actors.tools.builtin.shell import Shell
 from actors.tools.builtin.tasks import Tasks
 from actors.tools.builtin.think import Think
@@ -40,6 +41,7 @@ class Deps(Struct, frozen=True, kw_only=True):
         todos: The session's list for agents whose todo toolset is ``shared``.
         recall: Sends a message to a session's agent when a background job ends.
         resolver: Finds addresses for HTTP tools.
+        sessions: Where earlier conversations can be read.
         reach: Private targets the operator lets API tools reach.
     """
 
@@ -48,6 +50,7 @@ class Deps(Struct, frozen=True, kw_only=True):
     todos: TodoList = field(default_factory=TodoList)
     recall: Recall | None = None
     resolver: Resolver = resolve
+    sessions: SessionReader | None = None
     reach: Reach = field(default_factory=Reach)
 
 
@@ -64,6 +67,12 @@ def _plan(options: kinds.PlanOptions, deps: Deps) -> Toolset:
     if deps.plans is None:
         raise Unsupported("shared plans are not available in this runtime")
     return SharedPlans(options, deps.plans)
+
+
+def _session_context(options: kinds.SessionContextOptions, deps: Deps) -> Toolset:
+    if deps.sessions is None:
+        raise Unsupported("earlier sessions cannot be read in this runtime")
+    return SessionContext(options, deps.sessions)
 
 
 def _todo(options: kinds.TodoOptions, deps: Deps) -> Toolset:
@@ -87,6 +96,7 @@ BUILDERS: Mapping[str, Builder] = {
     "open_url": lambda options, _: OpenUrl(options),
     "plan": _plan,
     "script": lambda options, _: Scripts(options),
+    "session_context": _session_context,
     "session_plan": lambda options, _: SessionPlan(options),
     "shell": lambda options, _: Shell(options),
     "tasks": lambda options, _: Tasks(options),
