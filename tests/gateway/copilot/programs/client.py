@@ -36,7 +36,7 @@ def connection(mode: str, argument: list[str]) -> Any:
 
 async def main() -> None:
     seen: dict[str, Any] = {}
-    client = CopilotClient(connection=connection(sys.argv[1], sys.argv[2:]))
+    client: Any = CopilotClient(connection=connection(sys.argv[1], sys.argv[2:]))
     await client.start()
     hooked: list[str] = []
 
