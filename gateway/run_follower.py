@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors.agent.messages import RunEnded
+from actors.agent.messages import RunEnded, RunStarted
 from actors.journal.ring import Frame
 from actors.journal.tail import Follower, Gap
 
@@ -18,7 +18,11 @@ class RunFollower:
         self._ended = False
 
     async def next(self) -> Sequence[Frame] | Gap | None:
-        """Return the next frames; ``None`` once the run's end was returned."""
+        """Return the next frames; ``None`` once the run's end was returned, or another run has begun.
+
+        A session's runs never overlap, so the beginning of another says that this one's end is not coming: it fell
+        into a gap, or another process on the same journal wrote it where this reader was already past.
+        """
         if self._ended:
             return None
         batch = await self._follower.next()
@@ -26,9 +30,12 @@ class RunFollower:
             return batch
         frames: list[Frame] = []
         for frame in batch:
-            frames.append(frame)
             event = frame.event
+            if isinstance(event, RunStarted) and not event.session and event.run_id != self._run_id:
+                self._ended = True
+                break
+            frames.append(frame)
             if isinstance(event, RunEnded) and not event.session and event.run_id == self._run_id:
                 self._ended = True
                 break
-        return frames
+        return frames or None
