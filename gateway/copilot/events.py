@@ -17,6 +17,7 @@ from actors.models.provider import ToolCall
 from actors.session import messages as ev
 from actors.tools.tool import Definition
 from gateway.copilot.hooks import NAMES
+from gateway.copilot.shapes import as_object
 
 JSON = Any
 Wire = dict[str, JSON]
@@ -478,7 +479,7 @@ def arguments_of(call: ToolCall) -> JSON:
 def permission_request(call: ToolCall, definition: Definition) -> Wire:
     """Return what a person is asked, in the shape that fits the tool."""
     arguments = arguments_of(call)
-    given: Mapping[str, JSON] = arguments if isinstance(arguments, dict) else {}
+    given: Mapping[str, JSON] = as_object(arguments) or {}
     if definition.category != CLIENT_TOOL and isinstance(command := given.get("cmd"), str):
         return {
             "kind": "shell",

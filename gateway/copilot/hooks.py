@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from actors.agent.hooks import HookResult, HookSpec
+from gateway.copilot.shapes import as_object
 
 JSON = Any
 Invoke = Callable[[str, Mapping[str, JSON]], Awaitable[Mapping[str, JSON]]]
@@ -81,7 +82,7 @@ def _meaning(name: str, output: Mapping[str, JSON]) -> HookResult:
             return HookResult(
                 decision=decision if decision in ("allow", "deny", "ask") else "",
                 reason=str(output.get("permissionDecisionReason") or "no reason"),
-                arguments=arguments if isinstance(arguments, dict) else None,
+                arguments=as_object(arguments),
                 context=context,
             )
         case "postToolUse" | "postToolUseFailure":
@@ -94,7 +95,7 @@ def _meaning(name: str, output: Mapping[str, JSON]) -> HookResult:
 
 
 def _result_text(modified: JSON) -> str | None:
-    if isinstance(modified, dict) and isinstance(found := modified.get("textResultForLlm"), str):
+    if isinstance(found := (as_object(modified) or {}).get("textResultForLlm"), str):
         return found
     if modified is None or isinstance(modified, str):
         return modified

@@ -22,6 +22,7 @@ from gateway.copilot.framing import frame
 from gateway.copilot.hooks import client_hooks
 from gateway.copilot.log import EventFiles
 from gateway.copilot.rpc import Closed, Connection, RpcError
+from gateway.copilot.shapes import as_object
 from gateway.copilot.tools import ASK_USER, AskUser, ClientTool, Declared, result_of
 
 logger = logging.getLogger("gateway.copilot")
@@ -283,8 +284,7 @@ class Live:
         except (RpcError, Closed) as error:
             logger.warning("hook %s of %s failed: %s", hook, self.id, error)
             return {}
-        output = answer.get("output") if isinstance(answer, dict) else None
-        return output if isinstance(output, dict) else {}
+        return as_object((as_object(answer) or {}).get("output")) or {}
 
     async def _ask_user(self, name: str, arguments: Mapping[str, JSON], context: ToolContext) -> ToolResult:
         del name
@@ -305,7 +305,7 @@ class Live:
             given = await asked.connection.request(
                 "userInput.request", present({**question, "sessionId": self.id})
             )
-            answer = given if isinstance(given, dict) else {}
+            answer = as_object(given) or {}
         except (RpcError, Closed) as error:
             return ToolResult(f"The person did not answer: {error}", is_error=True)
         finally:

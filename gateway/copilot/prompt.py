@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.models.provider import Part
+from gateway.copilot.shapes import as_list, as_object
 
 JSON = Any
 MAX_IMAGE = 8 << 20
@@ -19,8 +20,8 @@ def prompt_of(text: str, attachments: JSON) -> tuple[str, tuple[Part, ...]]:
     named: list[str] = []
     inlined: list[str] = []
     parts: list[Part] = []
-    for each in attachments if isinstance(attachments, list) else []:
-        if isinstance(each, dict):
+    for given in as_list(attachments) or []:
+        if (each := as_object(given)) is not None:
             _add(each, named, inlined, parts)
     if named:
         text += "\n\n<attachments>\n" + "\n".join(named) + "\n</attachments>"
@@ -40,8 +41,8 @@ def _add(given: Mapping[str, JSON], named: list[str], inlined: list[str], parts:
         image = _image(path) if kind == "file" else None
         if image is not None:
             parts.append(image)
-        lines = given.get("lineRange")
-        where = f" lines {lines.get('start')}-{lines.get('end')}" if isinstance(lines, dict) else ""
+        lines = as_object(given.get("lineRange"))
+        where = f" lines {lines.get('start')}-{lines.get('end')}" if lines is not None else ""
         named.append(f"- {kind} {path}{where}")
     elif kind:
         named.append(f"- {kind} {name or given.get('url') or given.get('title') or ''}".rstrip())

@@ -15,6 +15,7 @@ import trio
 
 from actors.errors import ActorsError, Invalid
 from gateway.copilot.framing import BadFrame, Frames, frame
+from gateway.copilot.shapes import as_list, as_object
 
 logger = logging.getLogger("gateway.copilot")
 JSON = Any
@@ -219,31 +220,33 @@ class Connection:
 
     def _take(self, body: bytes) -> None:
         try:
-            message = msgspec.json.decode(body)
+            decoded: JSON = msgspec.json.decode(body)
         except msgspec.DecodeError as error:
             self._error(None, RpcError(PARSE_ERROR, f"the body is no JSON: {error}"))
             return
-        if not isinstance(message, dict):
+        message = as_object(decoded)
+        if message is None:
             self._error(None, RpcError(INVALID_REQUEST, "a message is an object"))
             return
         if "method" not in message:
             self._answered(message)
             return
         method, number = message["method"], message.get("id")
-        params = message.get("params")
-        if params is None:
-            params = {}
+        given = message.get("params")
+        if (
+            several := as_list(given)
+        ) is not None:  # Node's JSON-RPC sends a single parameter so where it may
+            given = several[0] if several else None
+        params = {} if given is None else as_object(given)
         if method == "$/cancelRequest":
-            scope = self._scopes.get(params.get("id")) if isinstance(params, dict) else None
+            scope = self._scopes.get(params.get("id")) if params is not None else None
             if scope is not None:
                 scope.cancel()
             return
         if not isinstance(method, str) or isinstance(number, dict | list):
             self._error(None, RpcError(INVALID_REQUEST, "a request has a method and an id"))
             return
-        if isinstance(params, list):  # Node's JSON-RPC sends a single parameter so where it may
-            params = params[0] if params else {}
-        if not isinstance(params, dict):
+        if params is None:
             self._refuse(number, RpcError(INVALID_PARAMS, "parameters are an object"))
             return
         try:
@@ -305,8 +308,8 @@ class Connection:
         waiting = self._waiting.get(number) if isinstance(number, int) else None
         if waiting is None:
             return
-        error = message.get("error")
-        if isinstance(error, dict):
+        error = as_object(message.get("error"))
+        if error is not None:
             waiting.error = RpcError(int(error.get("code") or INTERNAL_ERROR), str(error.get("message")))
         waiting.result = message.get("result")
         waiting.done.set()

@@ -10,6 +10,7 @@ import msgspec
 from actors.errors import Invalid
 from actors.tools.tool import Annotations, Definition, Media, ToolContext, ToolResult
 from gateway.copilot.events import CLIENT_TOOL
+from gateway.copilot.shapes import as_object
 
 JSON = Any
 CallClient = Callable[[str, Mapping[str, JSON], ToolContext], Awaitable[ToolResult]]
@@ -47,9 +48,10 @@ def result_of(params: Mapping[str, JSON], *, terminal: bool) -> ToolResult:
     """Return what the model reads of ``handlePendingToolCall``'s parameters."""
     if params.get("error") is not None:
         return ToolResult(str(params["error"]), is_error=True)
-    raw = params.get("result")
-    if not isinstance(raw, dict):
-        return ToolResult("" if raw is None else str(raw), terminal=terminal)
+    given = params.get("result")
+    raw = as_object(given)
+    if raw is None:
+        return ToolResult("" if given is None else str(given), terminal=terminal)
     try:
         answer = msgspec.convert(raw, Answer)
     except msgspec.ValidationError:

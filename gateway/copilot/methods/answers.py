@@ -9,6 +9,7 @@ from actors.errors import ActorsError
 from gateway.copilot.door import Door, Method, text
 from gateway.copilot.events import NOBODY_ASKED
 from gateway.copilot.rpc import INVALID_PARAMS, Connection, RpcError
+from gateway.copilot.shapes import as_object
 from gateway.copilot.tools import declared
 
 JSON = Any
@@ -32,9 +33,9 @@ async def set_tools(door: Door, connection: Connection, params: Mapping[str, JSO
 async def permission(door: Door, connection: Connection, params: Mapping[str, JSON]) -> JSON:
     """Take a decision on a tool call."""
     live = door.attached(connection, params)
-    decision = params.get("result")
-    kind = decision.get("kind") if isinstance(decision, dict) else None
-    if not isinstance(decision, dict) or not isinstance(kind, str):
+    decision = as_object(params.get("result")) or {}
+    kind = decision.get("kind")
+    if not isinstance(kind, str):
         raise RpcError(INVALID_PARAMS, "result must be a decision with a kind")
     request_id = text(params, "requestId", required=True)
     if kind in _ONCE:
@@ -58,13 +59,11 @@ async def approve_all(door: Door, connection: Connection, params: Mapping[str, J
 async def elicitation(door: Door, connection: Connection, params: Mapping[str, JSON]) -> JSON:
     """Take the person's answer to a form or page."""
     live = door.attached(connection, params)
-    result = params.get("result") or params.get("response")
-    given = result if isinstance(result, dict) else {}
-    content = given.get("content")
+    given = as_object(params.get("result") or params.get("response")) or {}
     try:
         await live.session.answer(
             str(given.get("action") or "cancel"),
-            content if isinstance(content, dict) else {},
+            as_object(given.get("content")) or {},
             text(params, "requestId", required=True),
         )
     except ActorsError:

@@ -11,6 +11,7 @@ from actors.session.queries import SessionRow
 from gateway.copilot.door import Door, Method, text
 from gateway.copilot.events import Translator, Wire, iso, present
 from gateway.copilot.rpc import Connection
+from gateway.copilot.shapes import as_object
 
 JSON = Any
 
@@ -51,8 +52,7 @@ def _listed(row: SessionRow) -> JSON:
 
 async def list_sessions(door: Door, _connection: Connection, params: Mapping[str, JSON]) -> JSON:
     """List the stored sessions, those of the other doors, too."""
-    wanted = params.get("filter")
-    cwd = wanted.get("cwd") if isinstance(wanted, dict) else None
+    cwd = (as_object(params.get("filter")) or {}).get("cwd")
     rows = await door.runtime.list_sessions()
     return {"sessions": [_listed(row) for row in rows if not cwd or row.working_dir == cwd]}
 

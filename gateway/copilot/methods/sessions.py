@@ -13,6 +13,7 @@ from gateway.copilot.door import Door, Method, text
 from gateway.copilot.live import Attachment, Live
 from gateway.copilot.prompt import prompt_of
 from gateway.copilot.rpc import INTERNAL_ERROR, INVALID_PARAMS, Connection, RpcError
+from gateway.copilot.shapes import as_list, as_object
 from gateway.copilot.tools import declared
 
 JSON = Any
@@ -20,24 +21,26 @@ JSON = Any
 
 def _object(params: Mapping[str, JSON], name: str) -> Mapping[str, JSON]:
     value = params.get(name)
-    if value is not None and not isinstance(value, dict):
+    found = as_object(value)
+    if value is not None and found is None:
         raise RpcError(INVALID_PARAMS, f"{name} must be an object")
-    return value or {}
+    return found or {}
 
 
 def _names(value: JSON, name: str) -> tuple[str, ...]:
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    found = as_list(value)
+    if found is None or not all(isinstance(each, str) for each in found):
         raise RpcError(INVALID_PARAMS, f"{name} must be a list of texts")
-    return tuple(value)
+    return tuple(found)
 
 
 def _agents(door: Door, params: Mapping[str, JSON]) -> tuple[LentAgent, ...]:
-    given = params.get("customAgents") or []
     agents: list[LentAgent] = []
-    for each in given if isinstance(given, list) else []:
-        if not isinstance(each, dict) or not each.get("name"):
+    for given in as_list(params.get("customAgents")) or []:
+        each = as_object(given)
+        if each is None or not each.get("name"):
             raise RpcError(INVALID_PARAMS, "a custom agent has a name and a prompt")
         tools = each.get("tools")
         agents.append(
@@ -186,12 +189,12 @@ async def say(
 
 async def send_messages(door: Door, connection: Connection, params: Mapping[str, JSON]) -> JSON:
     """Send several messages, in order."""
-    given = params.get("messages")
-    if not isinstance(given, list):
+    given = as_list(params.get("messages"))
+    if given is None:
         raise RpcError(INVALID_PARAMS, "messages must be a list")
     ids: list[str] = []
     for each in given:
-        body = each if isinstance(each, dict) else {}
+        body = as_object(each) or {}
         answer = await send(door, connection, {**body, "sessionId": params.get("sessionId")})
         ids.append(answer["messageId"])
     return {"messageIds": ids}
