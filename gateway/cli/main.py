@@ -434,7 +434,9 @@ def sessions_show(**options: Any) -> None:
 
 @sessions.command("export")
 @click.argument("session", metavar="ID")
-@click.option("--events", is_flag=True, help="Print its events instead, one per line, as Copilot's SDKs get them.")
+@click.option(
+    "--events", is_flag=True, help="Print its events instead, one per line, as Copilot's SDKs get them."
+)
 @database_option("session.db in the data directory")
 @data_options
 @logging_options
