@@ -410,6 +410,7 @@ async def open_runtime(
         runtime.system = await stack.enter_async_context(open_system(kinds, grace=CLOSE_GRACE))
         runtime.squads.system = runtime.system
         runtime.flows.system = runtime.system
+        caller.switch = runtime.killswitch
         nursery.start_soon(runtime.recover, name="recovery")
         nursery.start_soon(history.recover, owners.alive, name="call history recovery")
         nursery.start_soon(runtime.squads.recover, name="squad recovery")

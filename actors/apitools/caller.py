@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from actors.apitools.history import History
 from actors.apitools.messages import CallRecord, Performed, RecordedRequest, RecordedResponse
 from actors.ids import new_id
+from actors.kernel import KillSwitch
 from actors.tools.http_api.answer import decode_text, read_body, render
 from actors.tools.http_api.call import ApiCall, BadArguments, BuiltRequest, Outcome
 from actors.tools.http_api.executor import Executor, rejection
@@ -62,6 +63,8 @@ class Caller:
         self._flying: Counter[str] = Counter()
         self._bytes = 0
         self._landed = trio.Event()
+        self.switch = KillSwitch()
+        """Cancels every background call at once, and those that begin while it is tripped."""
 
     @property
     def in_flight(self) -> int:
@@ -152,7 +155,8 @@ class Caller:
 
     async def _fly(self, record: CallRecord, request: BuiltRequest, seconds: float) -> None:
         try:
-            await self._send(record, request, seconds)
+            with self.switch.scope():
+                await self._send(record, request, seconds)
         finally:
             self._flying[record.session_id] -= 1
             if not self._flying[record.session_id]:

@@ -133,6 +133,20 @@ async def test_background_calls_are_bounded_for_a_session_and_for_the_server() -
         assert sorted(states) == ["rejected", "rejected", "succeeded", "succeeded", "succeeded"]
 
 
+async def test_an_emergency_stop_ends_background_calls(tmp_path: Path) -> None:
+    async with target() as server, running(tmp_path, call("ask"), say("sent")) as (runtime, _):
+        made = await runtime.api_tools.create(tool(server, "/hang", response_mode="fire_and_forget"))
+        await runtime.api_tools.attach("agent/root", [made.id])
+        session = await runtime.create_session(title="t")
+        await session.ask("go")
+        assert runtime.emergency_stop("fire") >= 1
+        with trio.fail_after(2):
+            await runtime.api_tools.caller.drain()
+            await server.gone.wait()
+        (record,) = (await runtime.api_tools.history.of_session(session.id)).items
+        assert record.state == "cancelled"
+
+
 @pytest.mark.parametrize(("path", "seconds", "state"), [("/hang", 0.1, "timed_out"), ("/page", 5, "failed")])
 async def test_a_background_failure_is_recorded(path: str, seconds: float, state: str) -> None:
     async with target() as server, caller_with() as (caller, history):
