@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.copilot.door import Method
-from gateway.copilot.methods import answers, history, server, sessions, settings
+from gateway.copilot.methods import answers, history, server, sessions, settings, workspace
 
 METHODS: tuple[Method, ...] = (
     *server.METHODS,
@@ -11,4 +11,5 @@ METHODS: tuple[Method, ...] = (
     *answers.METHODS,
     *settings.METHODS,
     *history.METHODS,
+    *workspace.METHODS,
 )
