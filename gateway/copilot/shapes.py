@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 JSON = Any
@@ -12,6 +13,6 @@ def as_object(value: JSON) -> dict[str, JSON] | None:
     return cast("dict[str, JSON]", value) if isinstance(value, dict) else None
 
 
-def as_list(value: JSON) -> list[JSON] | None:
+def as_list(value: JSON) -> Sequence[JSON] | None:
     """Return ``value`` when it is a list."""
-    return cast("list[JSON]", value) if isinstance(value, list) else None
+    return cast("Sequence[JSON]", value) if isinstance(value, list) else None
