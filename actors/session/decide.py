@@ -119,7 +119,11 @@ def plain_title(message: m.StartRun) -> list[m.SessionEvent]:
     line = " ".join(" ".join(each.content for each in message.messages).split())
     if not line:
         return []
-    return [m.TitleChanged(title=line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…", generated=True)]
+    return [
+        m.TitleChanged(
+            title=line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…", generated=True
+        )
+    ]
 
 
 def run_for(message: m.Send, given: m.UserInput) -> m.StartRun:
