@@ -142,12 +142,12 @@ agents:
   h: {model: scripted/x, description: H, instruction: i, toolsets: [{type: shell}]}
 """
     task = call("transfer_task", {"agent": "h", "task": "t", "expected_output": "e"})
-    options = {"agents": {"my": agents}, "database": tmp_path / "s.db"}
-    async with open_api(tmp_path, [task, append("a")], **options) as api:
+    database = tmp_path / "s.db"
+    async with open_api(tmp_path, [task, append("a")], agents={"my": agents}, database=database) as api:
         session = await api.create()
         async with api.run(session, "go", headers={"X_On_Disconnect": "continue"}) as stream:
             await stream.until("tool_call_confirmation")
-    async with open_api(tmp_path, ["fine"], **options) as api:
+    async with open_api(tmp_path, ["fine"], agents={"my": agents}, database=database) as api:
         assert (await api.get(f"{session}/snapshot")).json["streaming"] is False
         assert (await api.post(f"{session}/resume", {"confirmation": "approve"})).status == 404
         await api.turn(session, "again")

@@ -1,4 +1,4 @@
-"""What went wrong with sessions, approvals, files, secrets and configuration elsewhere, tried against the real server."""
+"""What went wrong elsewhere with sessions, approvals, files, secrets and configuration, tried on the real server."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_one_key_used_many_times_at_once_delivers_once(tmp_path):
 async def test_a_failed_title_leaves_no_trace_in_the_conversation(tmp_path):
     def script(request):
         if not request.tools:
-            raise ModelError("no titles today", kind="invalid", provider="scripted", model="x")
+            raise ModelError("no titles today", kind="invalid_request", provider="scripted", model="x")
         return "hello"
 
     async with open_api(tmp_path, script) as api:
@@ -258,7 +258,7 @@ async def test_a_secret_of_the_environment_is_shown_by_no_answer(tmp_path):
 
     def script(_):
         raise ModelError(
-            "key sk-canary-0123456789abcdef refused", kind="auth", provider="scripted", model="x"
+            "key sk-canary-0123456789abcdef refused", kind="authentication", provider="scripted", model="x"
         )
 
     async with open_api(tmp_path, script, agents={"my": agent}, environment=environment) as api:

@@ -20,8 +20,13 @@ def test_the_example_prints_what_the_page_says() -> None:
 
 
 def test_every_guarantee_names_tests_that_exist() -> None:
-    sources = [*(ROOT / "tests" / "kernel").glob("test_*.py"), *(ROOT / "tests" / "properties").glob("test_*.py")]
-    defined = set(re.findall(r"def (test_k\d+_\w+)", "".join(path.read_text(encoding="utf-8") for path in sources)))
+    sources = [
+        *(ROOT / "tests" / "kernel").glob("test_*.py"),
+        *(ROOT / "tests" / "properties").glob("test_*.py"),
+    ]
+    defined = set(
+        re.findall(r"def (test_k\d+_\w+)", "".join(path.read_text(encoding="utf-8") for path in sources))
+    )
     named = set(re.findall(r"`(test_k\d+_\w+)`", PAGE))
     assert named <= defined
     assert {name.split("_")[1] for name in named} == {f"k{number}" for number in range(1, 15)}

@@ -97,7 +97,10 @@ class _Connection(httpcore2.AsyncNetworkStream):
         await trio.lowlevel.checkpoint()
 
     async def start_tls(
-        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None  # noqa: ASYNC109
+        self,
+        ssl_context: Any,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
     ) -> httpcore2.AsyncNetworkStream:
         await trio.lowlevel.checkpoint()
         return self
