@@ -42,7 +42,6 @@ from actors.squad import messages as m
 from actors.squad.announce import announce
 from actors.squad.attempt import Attempt, result_of
 from actors.squad.events import SquadEvent
-from actors.squad.history import history_record
 from actors.squad.mirror import Mirror
 from actors.squad.plan import make_plan
 from actors.squad.planner import Desk, Planned, make_tasks, put_together
@@ -298,10 +297,10 @@ class ExecutionActor(Actor[Command]):
         return await self._do(ctx, lambda: decide.recover(self._state, booted=booted))
 
     async def _keep(self) -> None:
-        """Write the history record of an ended execution, then note that nothing is left to do; once."""
+        """See that an ended execution's history record is written, then note that nothing is left to do; once."""
         if self._state.kept:
             return
-        await self._mirror.keep(history_record(self._state))
+        await self._mirror.keep()
         await self._recorder.commit(lambda: (m.RecordKept(),))
 
     # --- recording --------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from actors.squad.history import LogLine, narrate
 from actors.squad.ledger import Caps, Ledger, ledger_path
 from actors.squad.services import Disk
 from actors.squad.state import ExecutionState
-from actors.squad.values import FINISHED, HistoryRecord, Plan, Task, timestamp
+from actors.squad.values import FINISHED, Plan, Task, timestamp
 
 logger = logging.getLogger("greenroom.squad")
 DISK_SECONDS = 10.0
@@ -50,6 +50,7 @@ class Change(Struct, frozen=True):
     tasks: tuple[str, ...]
     plan: bool
     board: bool
+    ended: bool
 
 
 class Mirror:
@@ -74,6 +75,7 @@ class Mirror:
         self._ledger: Ledger | None = None
         self._backlog: list[SquadEvent] = []
         self._later: list[Task] = []
+        self._kept = False
         self._broken = ""
 
     async def catch_up(self, known: Sequence[SquadEvent]) -> None:
@@ -88,21 +90,31 @@ class Mirror:
             await self._within(partial(self._put_tasks, state.squad_id, rows), "board")
 
     async def write(self, change: Change) -> None:
-        """Write the ledger's and the log's new lines, then what else has changed."""
+        """Write the ledger's and the log's new lines, then what else has changed.
+
+        The end brings the history record, so that who is told of the end can read it. Only an emergency stop does not
+        wait for it.
+        """
         state = self._state
         events = [each.event for each in change.announcements]
         plan = state.current_plan() if change.plan else None
         await self._on_disk(partial(self._append, events, change.lines, plan), "ledger")
-        rows = [board_row(state, task_id) for task_id in change.tasks]
-        if not change.board:
-            return
+        rows = [board_row(state, task_id) for task_id in change.tasks] if change.board else []
         if state.emergency:
-            self._later += rows  # whoever stops everything waits for the record, not for the board's files
-        elif rows:
+            # Whoever stops everything waits for the journal, not for the workspace's files.
+            self._later += rows
+            return
+        if rows:
             await self._within(partial(self._put_tasks, state.squad_id, rows), "board")
+        if change.ended:
+            await self.keep()
 
-    async def keep(self, record: HistoryRecord) -> None:
-        """Write the history record, and what was put off for it."""
+    async def keep(self) -> None:
+        """Write the ended execution's history record, and what was put off for it; once."""
+        if self._kept:
+            return
+        self._kept = True
+        record = history.history_record(self._state)
         rows, self._later = self._later, []
         if rows:
             await self._within(partial(self._put_tasks, self._state.squad_id, rows), "board")
@@ -198,6 +210,7 @@ class ChangeBuilder:
             tuple(self._tasks),
             self._plan,
             board=self._state.started_at > 0,
+            ended=self._state.terminal,
         )
 
 

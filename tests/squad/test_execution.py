@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,8 @@ from actors.errors import Conflict, Invalid, NotFound
 from actors.models.provider import ModelError, ModelRequest
 from actors.squad import events as names
 from actors.squad.errors import NotAwaitingApproval
+from actors.squad.events import SquadEvent
+from actors.squad.history import read_history
 from actors.squad.messages import OverrideTask, PlanOverride
 from actors.squad.values import Agent, BudgetConfig, Execution, ModelPreferences, Task
 from actors.testing.model import Answer, fail, say, until
@@ -103,6 +106,28 @@ async def test_a_whole_run_tells_its_events_in_order(tmp_path: Path) -> None:
         assert event.payload["executionId"] == submitted.id
         assert all(key == key[0].lower() + key[1:] and "_" not in key for key in event.payload)
         assert event.payload["timestamp"].endswith("Z")
+
+
+@pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
+async def test_the_record_can_be_read_by_the_time_the_end_is_told(tmp_path: Path, end: str) -> None:
+    work = always(fail(ModelError("no", kind="invalid_request"))) if end == "failed" else None
+    told: list[tuple[str, list[str]]] = []
+    stored, team = store(tmp_path), Team(*CHAIN, work=work)
+    async with open_engine(stored, team.model, tmp_path) as engine:
+        show = engine.services.publish
+
+        def look(event: SquadEvent) -> None:
+            told.append((event.name, [record.status for record in read_history(tmp_path)]))
+            show(event)
+
+        engine.services = replace(engine.services, publish=look)
+        submitted = await engine.submit("squad-1", "write it", auto_approve=end != "cancelled")
+        if end == "cancelled":
+            await wait_phase(engine, "squad-1", submitted.id, "awaiting_approval")
+            await engine.cancel("squad-1", submitted.id)
+        await wait_phase(engine, "squad-1", submitted.id, "completed", "failed", "cancelled")
+    assert told[-1] == (f"squad:execution-{end}", [end])
+    assert told[0][1] == []
 
 
 async def test_a_plan_waits_for_approval_and_no_worker_is_called(tmp_path: Path) -> None:
