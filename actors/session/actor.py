@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from actors.agent.closing import ClosingReason, closing_events, suspended_step, suspending_events
-from actors.agent.context import Autopilot, RunOptions
+from actors.agent.context import RunOptions
 from actors.agent.host import Decision, RunFacts
 from actors.agent.messages import ApprovalDecided, ElicitationAnswered, RunResumed
 from actors.agent.run import opening_events, run_agent
@@ -72,6 +72,8 @@ class SessionActor(Actor[Command]):
         """Decide, record, answer. Raises: Rejected and its kinds, for commands that cannot be taken."""
         if self._active is None:
             await self._catch_up()
+            if self._owned_elsewhere() and not isinstance(message, decide.HARMLESS):
+                raise Conflict(decide.ELSEWHERE)
         try:
             return await self._receive(message, ctx)
         except (StorageFailed, SequenceConflict) as error:
@@ -341,7 +343,7 @@ class SessionActor(Actor[Command]):
                 message.model,
                 [Message("user", each.content, each.parts) for each in messages],
             )
-        self._begin_work(ctx, active, host, team, agent, RunOptions(autopilot=autopilot_of(sent)))
+        self._begin_work(ctx, active, host, team, agent, RunOptions(autopilot=decide.autopilot_of(sent)))
         return m.RunAccepted(run_id, after)
 
     def _begin_work(
@@ -576,21 +578,14 @@ class SessionActor(Actor[Command]):
         return question
 
     async def _delete(self, message: m.DeleteSession, ctx: Context[Command]) -> m.Accepted:
+        if self._active is not None:
+            self._active.cancel("session deleted")
         accepted = await self._close_runs(
             "canceled", "session deleted", m.SessionDeleted(reason=message.reason), verdict="deleted"
         )
         await self._services.log.purge(self._stream)
         self._services.bound.discard(self._id)
         self._services.forget((self._id, *self._state.subs))
-        if self._active is not None:
-            self._active.cancel("session deleted")
-        else:
+        if self._active is None:
             ctx.passivate()
         return accepted
-
-
-def autopilot_of(message: m.Send | None) -> Autopilot | None:
-    """Return the run's autopilot, if it has one."""
-    if message is None or message.max_continues < 0:
-        return None
-    return Autopilot(max_continues=message.max_continues)

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from actors.agent.closing import ClosingReason, OpenRun, known_result
-from actors.agent.context import OpenStep
+from actors.agent.context import Autopilot, OpenStep
 from actors.agent.host import Decision, Incoming, RunLimits
 from actors.agent.messages import AgentHandedOff, ApprovalRequested, Delivery, Summarised
 from actors.agent.team import AgentSpec, Command, Team
@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 TITLE_LENGTH = 60
 BUSY = "session is already processing a request"
+ELSEWHERE = "another server on this database is running the session"
+HARMLESS = (m.GetView, m.GetModels)
+"""Commands that do not write: all that a server may do with a session whose run is another server's."""
 
 _MODE_OF: Mapping[str, m.SafetyPolicy] = {
     "approve-balanced": "balanced",
@@ -328,3 +331,10 @@ def _choice(ref: str, info: ModelInfo | None) -> m.ModelChoice:
         input_modalities=info.input_modalities,
         output_modalities=info.output_modalities,
     )
+
+
+def autopilot_of(message: m.Send | None) -> Autopilot | None:
+    """Return the run's autopilot, if it has one."""
+    if message is None or message.max_continues < 0:
+        return None
+    return Autopilot(max_continues=message.max_continues)

@@ -257,3 +257,50 @@ async def test_a_run_waits_for_the_last_ones_tools_to_close(autojump_clock):
         await session.ask("x")
         await session.ask("y")
     assert log == ["start", "close", "start", "close"]
+
+
+async def test_what_another_server_runs_is_only_shown_here(autojump_clock):
+    class Elsewhere:
+        me = "here"
+
+        def alive(self, owner):
+            return True
+
+    class There(Elsewhere):
+        me = "there"
+
+    async with open_world(ScriptedModel([say("x") + hang()]), owners=There()) as there:
+        session = await there.create(title="t")
+        async with session.run("go") as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    break
+            async with open_world(ScriptedModel([]), owners=Elsewhere(), log=there.log) as here:
+                ref = here.session_ref(session.id)
+                assert (await ref.ask(m.GetView())).streaming
+                refused = (
+                    m.SetTitle(title="no"),
+                    m.CancelRun(),
+                    m.DeleteSession(),
+                    m.SetStarred(starred=True),
+                )
+                for command in refused:
+                    with pytest.raises(Conflict):
+                        await ref.ask(command)
+            assert (await session.view()).title == "t"
+            await session.set_title("mine")
+            await session.cancel()
+            reasons = [event.reason async for event in events if isinstance(event, RunEnded)]
+            assert reasons == ["canceled"]
+
+
+async def test_deleting_during_a_run_is_no_failure_of_the_run(autojump_clock, caplog):
+    async with open_world(ScriptedModel([say("a") + hang()])) as world:
+        session = await world.create(title="t")
+        async with session.run("go") as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    await session.delete()
+                    break
+        await trio.sleep(5)
+    assert [record.message for record in caplog.records if record.levelname in ("ERROR", "WARNING")] == []
