@@ -15,7 +15,7 @@ from gateway.http import Request
 from gateway.sse import LAST_SEQ, EventSource, SseDialect, encode, event_block, resume_point
 from tests.gateway.kit import Following, Frame
 
-SAMPLE = Path("/work/shared/cases/samples/sse/cr_injection.json")
+SAMPLE = Path(__file__).parents[1] / "data/sse/cr_injection.json"
 HOSTILE = (
     "a\revent: done\rid: 999",
     "x\r\n\r\ndata: x",

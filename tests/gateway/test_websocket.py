@@ -30,7 +30,7 @@ from tests.gateway.kit import (
     serving,
 )
 
-SAMPLE = Path("/work/shared/cases/samples/raw/ws_upgrade_trailing_byte.http")
+SAMPLE = Path(__file__).parents[1] / "data/raw/ws_upgrade_trailing_byte.http"
 TRAILING = (
     b"GET /ws/echo HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\nx"
