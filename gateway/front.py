@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import math
+import resource
 import socket
 
 import trio
@@ -22,6 +23,8 @@ _SLOW_HANDLER = 0.5
 _NO_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _RETRY_SECONDS = (0.05, 1.0)
 _COMPLAIN_EVERY = 10.0
+_RESERVED = 64
+"""Descriptors kept back for what runs already: the database, model connections, tools."""
 
 
 class Front:
@@ -43,6 +46,8 @@ class Front:
         self.settings = endpoint.settings
         self.connections: set[Connection] = set()
         self.hangups = open_hangups()
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = math.inf if soft == resource.RLIM_INFINITY else max(soft - _RESERVED, soft // 2)
 
     def __len__(self) -> int:
         """Return how many connections are open, whoever serves them."""
@@ -80,7 +85,8 @@ class Front:
         pause, complained = _RETRY_SECONDS[0], -math.inf
         while True:
             await trio.lowlevel.wait_readable(sock)
-            for _ in range(_BATCH):
+            shortage = "" if len(self) < self._most else "the descriptors left are kept for what runs already"
+            for _ in range(int(min(_BATCH, self._most - len(self)))):
                 try:
                     accepted, address = sock.accept()
                 except BlockingIOError:
@@ -88,15 +94,18 @@ class Front:
                 except OSError as exc:
                     if exc.errno not in _NO_RESOURCES:
                         continue  # the peer was gone before it was accepted
-                    self.endpoint.metrics.refused.inc()
-                    if trio.current_time() - complained > _COMPLAIN_EVERY:
-                        complained = trio.current_time()
-                        log.warning("cannot accept connections: %s (%d are open)", exc.strerror, len(self))
-                    await trio.sleep(pause)
-                    pause = min(pause * 2, _RETRY_SECONDS[1])
+                    shortage = exc.strerror or str(exc)
                     break
                 pause = _RETRY_SECONDS[0]
                 self._start(accepted, address, listener, connections)
+            if not shortage:
+                continue
+            self.endpoint.metrics.refused.inc()
+            if trio.current_time() - complained > _COMPLAIN_EVERY:
+                complained = trio.current_time()
+                log.warning("cannot accept connections: %s (%d are open)", shortage, len(self))
+            await trio.sleep(pause)
+            pause = min(pause * 2, _RETRY_SECONDS[1])
 
     def _start(
         self, accepted: socket.socket, address: object, listener: Listener, connections: trio.Nursery
