@@ -11,7 +11,7 @@ import msgspec
 from actors import open_runtime
 from actors.errors import NotFound
 from gateway.chat import Chat, ChatOptions
-from gateway.cli.enter import enter, pull_seconds, settings_for
+from gateway.cli.enter import enter, pull_seconds, raise_descriptor_limit, settings_for
 from gateway.cli.listening import Access, without_credentials
 from gateway.cli.models import models_for
 from gateway.cors import CorsEndpoint
@@ -86,4 +86,5 @@ def serve_chat(
                 endpoint = Endpoint(table, runtime, limits)
             await serve(endpoint, [listen], stop, announce=access.announce)
 
+    raise_descriptor_limit()
     enter(main)

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from actors import open_runtime
-from gateway.cli.enter import enter, settings_for
+from gateway.cli.enter import enter, raise_descriptor_limit, settings_for
 from gateway.cli.listening import Access, without_credentials
 from gateway.cli.models import models_for
 from gateway.copilot.door import open_door
@@ -83,4 +83,5 @@ def serve_copilot(
             else:
                 await serve_tcp(door, address, stop, announced)
 
+    raise_descriptor_limit()
     enter(main)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -93,3 +95,11 @@ def settings_for(
     return msgspec.structs.replace(
         settings, database=database.absolute(), working_dir=(working_dir or Path.cwd()).absolute()
     )
+
+
+def raise_descriptor_limit() -> None:
+    """Use as many descriptors as the machine allows: a server's usual 1,024 are fewer than its clients."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # some systems name a hard limit that they do not grant
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -10,7 +10,7 @@ import msgspec
 from actors import Runtime, open_runtime
 from actors.errors import Unsupported
 from actors.tools.egress import Reach
-from gateway.cli.enter import enter, pull_seconds, settings_for
+from gateway.cli.enter import enter, pull_seconds, raise_descriptor_limit, settings_for
 from gateway.cli.listening import Access, without_credentials
 from gateway.cli.models import models_for
 from gateway.endpoint import Endpoint
@@ -86,6 +86,7 @@ def serve_api(
                 await _require_admin(runtime)
             await serve(Endpoint(TABLE, runtime, limits), [listen], stop, announce=access.announce)
 
+    raise_descriptor_limit()
     enter(main)
 
 
