@@ -239,7 +239,22 @@ def _agent(name: str, agent: Agent, build_toolset: BuildToolset, *, background: 
         safety=agent.safety,
         budgets=tuple(agent.budgets),
         background_agents=any(options.type == BACKGROUND for options in agent.toolsets),
+        ignored=tuple(_ignored(agent)),
     )
+
+
+def _ignored(agent: Agent) -> Iterator[str]:
+    """Name the keys that are read and checked, but that nothing here obeys."""
+    if agent.skills:
+        yield "skills"
+    if agent.harness is not None:
+        yield "harness"
+    if agent.code_mode_tools:
+        yield "code_mode_tools"
+    if agent.cache is not None and agent.cache.enabled:
+        yield "cache"
+    if any(toolset.toon for toolset in agent.toolsets):
+        yield "toon"
 
 
 def _schema(agent: Agent) -> ResponseSchema | None:

@@ -152,6 +152,8 @@ class Run:
         box = self._team.toolbox(ctx.agent)
         if ctx.agent not in self._loaded:
             self._loaded.add(ctx.agent)
+            for key in ctx.spec.ignored:
+                ctx.warn(f"agent {ctx.agent}: {key!r} has no effect here")
             if box.loading:
                 host.emit(ev.ToolLoadingStarted(agent=ctx.agent))
                 for warning in await box.start():

@@ -88,7 +88,10 @@ class CompactionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSpec:
-    """One agent. Zero limits mean none; several ``models`` are an alloy, one is drawn for each step."""
+    """One agent. Zero limits mean none; several ``models`` are an alloy, one is drawn for each step.
+
+    ``ignored`` names the keys of its file that have no effect here; its runs say so.
+    """
 
     name: str
     description: str = ""
@@ -121,6 +124,7 @@ class AgentSpec:
     readonly: bool = False
     safety: SafetyMode = ""
     budgets: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     background_agents: bool = False
 
 
