@@ -70,7 +70,7 @@ class EventLogContract:
 
     def open(self, directory: Path) -> AbstractAsyncContextManager[EventLog]:
         """Return a log that is empty; it may keep files in ``directory``."""
-        raise AssertionError("a suite says how its log is opened")
+        raise AssertionError(f"a suite says how its log is opened in {directory}")
 
     async def test_a_stream_that_was_never_written_is_empty(self, tmp_path: Path) -> None:
         async with self.open(tmp_path) as log:
